@@ -1,1 +1,77 @@
-"""(to come)"""
+"""mxcore: MXNet's architecture as a small Python core with swappable engines, storage and operator libraries.
+
+``import mxcore as mx``, then as with MXNet 1.x: ``mx.nd``, ``mx.autograd``, ``mx.gluon``. Parts are imported when
+first touched, so that importing mxcore costs little more than importing NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+from .spec.errors import MXCoreError
+
+if TYPE_CHECKING:
+    from .context import Context as Context
+
+MXNetError = MXCoreError
+
+#: attribute -> module
+_MODULES = {
+    "attribute": ".attribute",
+    "autograd": ".autograd",
+    "base": ".base",
+    "config": ".config",
+    "context": ".context",
+    "engine": ".engine",
+    "gluon": ".gluon",
+    "init": ".initializer",
+    "initializer": ".initializer",
+    "instruments": ".instruments",
+    "io": ".io",
+    "lr_scheduler": ".lr_scheduler",
+    "metric": ".metric",
+    "name": ".name",
+    "nd": ".ndarray",
+    "ndarray": ".ndarray",
+    "operators": ".operators",
+    "opt": ".optimizer",
+    "optimizer": ".optimizer",
+    "random": ".random",
+    "rnd": ".random",
+    "spec": ".spec",
+    "test_utils": ".test_utils",
+    "testing": ".testing",
+    "util": ".util",
+}
+#: attribute -> (module, name in it)
+_NAMES = {
+    "AttrScope": (".attribute", "AttrScope"),
+    "Context": (".context", "Context"),
+    "cpu": (".context", "cpu"),
+    "cpu_pinned": (".context", "cpu_pinned"),
+    "current_context": (".context", "current_context"),
+    "gpu": (".context", "gpu"),
+    "waitall": (".ndarray", "waitall"),
+    "use": (".dispatch.use", "use"),
+    "hookimpl": (".registry", "hookimpl"),
+}
+
+__all__ = ["MXCoreError", "MXNetError", "__version__", *sorted(set(_MODULES) | set(_NAMES))]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value = importlib.import_module(_MODULES[name], __name__)
+    elif name in _NAMES:
+        module, attribute = _NAMES[name]
+        value = getattr(importlib.import_module(module, __name__), attribute)
+    else:
+        raise AttributeError(f"module 'mxcore' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,1 +1,35 @@
-"""(to come)"""
+"""SCHEDULING: the pure dependency tracker, and NaiveEngine, the engine that core brings.
+
+Threaded engines are plugins built on the same tracker; the seeded one is in :mod:`mxcore.testing.engine_seeded`.
+"""
+
+from __future__ import annotations
+
+from .dependency import (
+    Completion,
+    DependencyTracker,
+    Failure,
+    Operation,
+    Task,
+    Variable,
+    push_site,
+    retire,
+    separate,
+)
+from .naive import NaiveEngine
+from .pieces import pieces, run_serially
+
+__all__ = [
+    "Completion",
+    "DependencyTracker",
+    "Failure",
+    "NaiveEngine",
+    "Operation",
+    "Task",
+    "Variable",
+    "pieces",
+    "push_site",
+    "retire",
+    "run_serially",
+    "separate",
+]

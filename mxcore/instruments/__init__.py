@@ -1,1 +1,15 @@
-"""(to come)"""
+"""OBSERVING: listeners of what the engine, storage and dispatch do, behind a guard that costs nothing when idle.
+
+Whoever emits an event guards it, so that nobody pays while nothing listens::
+
+    if instruments.push:
+        instruments.emit("push", operation_name, device)
+
+A listener that raises is removed and logged: observing must never change what is observed.
+"""
+
+from __future__ import annotations
+
+from .events import EVENTS, Instruments, instruments
+
+__all__ = ["EVENTS", "Instruments", "instruments"]

@@ -1,1 +1,1 @@
-"""(to come)"""
+"""MEMORY: storage managers. The built-in one, ``direct``, is in :mod:`mxcore.storage.direct`."""

@@ -1,0 +1,104 @@
+"""Per-event lists of listeners.
+
+The lists are tuples that are replaced, never changed: emitting needs no lock, and a listener may add or remove
+listeners, itself included, while it runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..spec.errors import PluginError
+
+Listener = Callable[..., Any]
+
+#: Event: its arguments.
+EVENTS: dict[str, str] = {
+    "operator": "name, inputs, attributes: an operator was called",
+    "push": "name, priority, device: a function was handed to the engine",
+    "begin": "name, device: an engine starts a function, in the thread that runs it",
+    "end": "name, device, error: that function ended; error is None or the exception",
+    "wait": "what: the caller starts to wait for the engine",
+    "wait_end": "what: the wait is over",
+    "alloc": "handle: a storage manager handed out a buffer",
+    "free": "handle: a buffer came back",
+}
+
+
+class Instruments:
+    """Listeners by event; each event is an attribute holding a tuple of callables, empty while nobody listens.
+
+    Examples
+    --------
+    >>> board = Instruments()
+    >>> seen = []
+    >>> board.add(lambda event, *details: seen.append((event, details)), ["push"])
+    >>> if board.push:
+    ...     board.emit("push", "dot", 0, None)
+    >>> seen
+    [('push', ('dot', 0, None))]
+    """
+
+    __slots__ = ("__weakref__", "_lock", *EVENTS)
+
+    operator: tuple[Listener, ...]
+    push: tuple[Listener, ...]
+    begin: tuple[Listener, ...]
+    end: tuple[Listener, ...]
+    wait: tuple[Listener, ...]
+    wait_end: tuple[Listener, ...]
+    alloc: tuple[Listener, ...]
+    free: tuple[Listener, ...]
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        for event in EVENTS:
+            setattr(self, event, ())
+
+    def add(self, listener: Listener, events: Iterable[str]) -> None:
+        """Call ``listener(event, *details)`` for every event named. Adding a listener twice does nothing.
+
+        Raises
+        ------
+        PluginError
+            If an event does not exist.
+        """
+        wanted = check_events(events)
+        with self._lock:
+            for event in wanted:
+                if listener not in getattr(self, event):
+                    setattr(self, event, (*getattr(self, event), listener))
+
+    def remove(self, listener: Listener) -> None:
+        """Stop calling ``listener``; nothing happens if it was not added."""
+        with self._lock:
+            for event in EVENTS:
+                setattr(self, event, tuple(other for other in getattr(self, event) if other != listener))
+
+    def emit(self, event: str, *details: Any) -> None:
+        """Call the listeners of ``event`` in the caller's thread, in the order they were added."""
+        for listener in getattr(self, event):
+            try:
+                listener(event, *details)
+            except Exception:
+                self.remove(listener)
+                import logging  # only failures pay for it
+
+                logging.getLogger("mxcore.instruments").exception(
+                    "instrument %r raised at event '%s' and was removed", listener, event
+                )
+
+
+def check_events(events: Iterable[str]) -> tuple[str, ...]:
+    """Return ``events`` as a tuple; raise :class:`PluginError` if one does not exist."""
+    wanted = (events,) if isinstance(events, str) else tuple(events)
+    for event in wanted:
+        if event not in EVENTS:
+            raise PluginError(f"there is no event '{event}'. Events: {', '.join(EVENTS)}.", event=event)
+    return wanted
+
+
+#: The process's instruments.
+instruments = Instruments()

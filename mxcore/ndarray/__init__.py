@@ -1,0 +1,81 @@
+"""ARRAYS: ``mx.nd``, the NDArray class, its creation functions and every operator as a function.
+
+Operator functions are generated from the operator records when their name is first used
+(:mod:`mxcore.dispatch.functions`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .. import operators
+from ..dispatch.functions import make_function
+from .creation import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    linspace,
+    moveaxis,
+    onehot_encode,
+    ones,
+    split_v2,
+    to_dlpack_for_read,
+    to_dlpack_for_write,
+    waitall,
+    zeros,
+)
+from .arithmetic import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    modulo,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    true_divide,
+)
+from .ndarray import NDArray
+
+_SUBMODULES = ("random", "linalg", "contrib", "image", "sparse", "op", "_internal", "utils", "files")
+_ELSEWHERE = {"save": "files", "load": "files", "load_frombuffer": "files"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    elif name in _ELSEWHERE:
+        value = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+    elif not name.startswith("__") and operators.known(name):
+        value = make_function(operators.get(name), NDArray, name, __name__)
+    else:
+        raise AttributeError(f"module 'mxcore.ndarray' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE, *(n for n in operators.names() if not n.startswith("_"))})
+
+
+__all__ = [
+    "NDArray", "add", "arange", "array", "concatenate", "divide", "empty", "equal", "eye", "from_dlpack", "from_numpy",
+    "full", "greater", "greater_equal", "lesser", "lesser_equal", "linspace", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "modulo", "moveaxis", "multiply", "not_equal", "onehot_encode", "ones",
+    "power", "split_v2", "subtract", "to_dlpack_for_read", "to_dlpack_for_write", "true_divide", "waitall", "zeros",
+]

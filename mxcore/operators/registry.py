@@ -1,0 +1,130 @@
+"""The table of operator records: :func:`operator` declares one, :func:`get` finds one by name or alias.
+
+The built-in families are imported at the first look-up, not at ``import mxcore``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..spec.errors import ParameterError
+from .attributes import Attribute
+from .record import Operator, parse_inputs
+
+#: Modules of this room that declare operators when imported.
+FAMILIES = (
+    "elementwise",
+    "broadcast",
+    "scalar",
+    "subscript",
+    "reduction",
+    "shape",
+    "indexing",
+    "ordering",
+    "linalg",
+    "neural",
+    "convolution",
+    "normalization",
+    "loss",
+    "sequence",
+    "random",
+    "creation",
+    "update",
+    "vision",
+    "contrib",
+)
+
+_table: dict[str, Operator] = {}
+_lock = threading.RLock()
+_loaded = False
+_listeners: list[Callable[[Operator], None]] = []
+
+
+def operator(
+    name: str,
+    inputs: str,
+    attributes: Mapping[str, Attribute] | None = None,
+    *,
+    replace: bool = False,
+    **fields: Any,
+) -> Operator:
+    """Declare an operator and enter it in the table under its name and aliases.
+
+    Parameters
+    ----------
+    name : str
+    inputs : str
+        Short form, see :func:`~mxcore.operators.record.parse_inputs`.
+    attributes : mapping of str to Attribute
+    replace : bool
+        Allow a second declaration of a name.
+    **fields
+        The other fields of :class:`~mxcore.operators.record.Operator`.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    ParameterError
+        If the name or an alias is taken.
+    """
+    record = Operator(name=name, inputs=parse_inputs(inputs), attributes=dict(attributes or {}), **fields)
+    with _lock:
+        for key in (name, *record.aliases):
+            if key in _table and not replace:
+                raise ParameterError(f"operator '{name}': the name '{key}' is already declared by {_table[key]!r}.")
+        for key in (name, *record.aliases):
+            _table[key] = record
+    return record
+
+
+def _load() -> None:
+    global _loaded
+    with _lock:
+        if not _loaded:
+            for family in FAMILIES:
+                importlib.import_module(f"{__package__}.{family}")
+            _loaded = True
+
+
+def get(name: str) -> Operator:
+    """Return the record of an operator by name or alias.
+
+    Raises
+    ------
+    ParameterError
+        Naming the closest known names.
+    """
+    if not _loaded:
+        _load()
+    try:
+        return _table[name]
+    except KeyError:
+        close = difflib.get_close_matches(name, _table, 3)
+        hint = f" Did you mean {', '.join(map(repr, close))}?" if close else ""
+        raise ParameterError(f"there is no operator '{name}'.{hint}", operator=name) from None
+
+
+def known(name: str) -> bool:
+    """Whether an operator of this name or alias exists."""
+    if not _loaded:
+        _load()
+    return name in _table
+
+
+def names() -> list[str]:
+    """All names and aliases, sorted."""
+    _load()
+    return sorted(_table)
+
+
+def records() -> list[Operator]:
+    """All records, once each, in order of declaration."""
+    _load()
+    return list(dict.fromkeys(_table.values()))

@@ -1,0 +1,218 @@
+"""Kernels of functions applied to each element.
+
+Float arrays go straight to the ufunc. Integer arrays keep their dtype, as in MXNet, so the float result is cast back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..table import kernel
+
+
+def keep_dtype(ufunc: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of one array so that the result has the array's dtype."""
+
+    def run(x: Any, out: Any = None) -> Any:
+        if out is not None and x.dtype.kind == "f":
+            return ufunc(x, out=out)
+        r = ufunc(x)
+        if r.dtype is not x.dtype:
+            r = r.astype(x.dtype)
+        if out is not None:
+            out[...] = r
+            return out
+        return r
+
+    return run
+
+
+#: operator -> NumPy function of the same meaning
+UFUNCS = {
+    "exp": np.exp,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "square": np.square,
+    "negative": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "trunc": np.trunc,
+    "fix": np.trunc,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "arcsin": np.arcsin,
+    "arccos": np.arccos,
+    "arctan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "arcsinh": np.arcsinh,
+    "arccosh": np.arccosh,
+    "arctanh": np.arctanh,
+    "degrees": np.degrees,
+    "radians": np.radians,
+}
+for _name, _ufunc in UFUNCS.items():
+    kernel(_name, numpy=True, out=True)(keep_dtype(_ufunc))
+
+
+def composite(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a kernel ``fn(xp, x)`` whose float result is cast back to the dtype of ``x``."""
+
+    def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
+        def run(xp: Any, x: Any) -> Any:
+            r = fn(xp, x)
+            return r if r.dtype == x.dtype else r.astype(x.dtype)
+
+        kernel(*names)(run)
+        return fn
+
+    return declare
+
+
+@composite("rsqrt")
+def rsqrt(xp: Any, x: Any) -> Any:
+    return 1.0 / xp.sqrt(x)
+
+
+@composite("rcbrt")
+def rcbrt(xp: Any, x: Any) -> Any:
+    return 1.0 / xp.cbrt(x)
+
+
+@kernel("reciprocal")
+def reciprocal(xp: Any, x: Any) -> Any:
+    return xp.reciprocal(x)
+
+
+@composite("round")
+def round_(xp: Any, x: Any) -> Any:
+    return xp.trunc(x + xp.copysign(0.5, x)) if x.dtype.kind == "f" else x + 0
+
+
+@composite("rint")
+def rint(xp: Any, x: Any) -> Any:
+    # MXNet takes the nearer of floor and ceil, and the floor when they are equally near.
+    lower = xp.floor(x)
+    upper = xp.ceil(x)
+    return xp.where(x - lower <= upper - x, lower, upper)
+
+
+@kernel("relu", numpy=True, out=True)
+def relu(x: Any, out: Any = None) -> Any:
+    return np.maximum(x, 0, out=out)
+
+
+@kernel("_relu_backward")
+def relu_backward(xp: Any, g: Any, y: Any) -> Any:
+    return g * (y > 0)
+
+
+@composite("sigmoid")
+def sigmoid(xp: Any, x: Any) -> Any:
+    if x.dtype.kind != "f":
+        x = x.astype(np.float32)
+    # tanh neither overflows nor needs two branches: 1 / (1 + e**-x) = (1 + tanh(x / 2)) / 2.
+    r = xp.tanh(x * 0.5)
+    r *= 0.5
+    r += 0.5
+    return r
+
+
+@composite("softsign")
+def softsign(xp: Any, x: Any) -> Any:
+    return x / (1 + xp.abs(x))
+
+
+@composite("softrelu")
+def softrelu(xp: Any, x: Any) -> Any:
+    return xp.logaddexp(x, 0)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+@composite("erf")
+def erf(xp: Any, x: Any) -> Any:
+    return _erf(x).astype(x.dtype if x.dtype.kind == "f" else np.float64)
+
+
+@kernel("logical_not")
+def logical_not(xp: Any, x: Any) -> Any:
+    return (x == 0).astype(x.dtype)
+
+
+@kernel("hard_sigmoid")
+def hard_sigmoid(xp: Any, x: Any, *, alpha: float, beta: float) -> Any:
+    return xp.clip(x * alpha + beta, 0, 1).astype(x.dtype)
+
+
+@kernel("_copy", "BlockGrad", "make_loss")
+def copy(xp: Any, x: Any) -> Any:
+    return xp.array(x, order="C")
+
+
+@kernel("MakeLoss")
+def make_loss(xp: Any, x: Any, *, grad_scale: float, valid_thresh: float, normalization: str) -> Any:
+    return xp.array(x, order="C")
+
+
+@kernel("_make_loss_backward")
+def make_loss_backward(xp: Any, x: Any, *, grad_scale: float, valid_thresh: float, normalization: str) -> Any:
+    scale = grad_scale
+    if normalization == "batch":
+        scale /= x.shape[0]
+    elif normalization == "valid":
+        scale /= max(int((x > valid_thresh).sum()), 1)
+    return xp.full(x.shape, scale, x.dtype)
+
+
+@kernel("zeros_like")
+def zeros_like(xp: Any, x: Any) -> Any:
+    return xp.zeros(x.shape, x.dtype)
+
+
+@kernel("ones_like")
+def ones_like(xp: Any, x: Any) -> Any:
+    return xp.ones(x.shape, x.dtype)
+
+
+@kernel("Cast")
+def cast(xp: Any, x: Any, *, dtype: str) -> Any:
+    return x.astype(dtype, order="C")
+
+
+@kernel("_cast_like")
+def cast_like(xp: Any, x: Any, like: Any) -> Any:
+    return x.astype(like.dtype)
+
+
+@kernel("clip")
+def clip(xp: Any, x: Any, *, a_min: float, a_max: float) -> Any:
+    if x.dtype.kind == "f":
+        return xp.clip(x, a_min, a_max)
+    return xp.clip(x, *_int_limits(x.dtype, a_min, a_max))
+
+
+def _int_limits(dtype: Any, low: float, high: float) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(max(low, info.min)), int(min(high, info.max))
+
+
+@kernel("smooth_l1")
+def smooth_l1(xp: Any, x: Any, *, scalar: float) -> Any:
+    s2 = scalar * scalar
+    a = xp.abs(x)
+    return xp.where(a < 1 / s2, 0.5 * s2 * x * x, a - 0.5 / s2).astype(x.dtype)

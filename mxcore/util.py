@@ -1,0 +1,90 @@
+"""``mx.util``: the NumPy-semantics switches and small helpers that MXNet code imports from here.
+
+Arrays without axes and the ``mx.np`` front end are not part of this version, so the switches are off and turning
+them on is an error that says so; asking is always allowed.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+from .context import num_gpus
+from .spec.errors import MXCoreError
+
+
+def is_np_shape() -> bool:
+    """Whether arrays without axes are allowed; False in this version."""
+    return False
+
+
+def is_np_array() -> bool:
+    """Whether Gluon makes ``mx.np`` arrays; False in this version."""
+    return False
+
+
+def set_np_shape(active: bool) -> bool:
+    """Switch NumPy shape semantics; only off in this version. Returns what it was."""
+    if active:
+        raise MXCoreError("NumPy shape semantics (set_np) are not part of this version of mxcore.")
+    return False
+
+
+@contextmanager
+def np_shape(active: bool = True) -> Any:
+    """Scope of NumPy shape semantics; only ``active=False`` in this version."""
+    set_np_shape(active)
+    yield
+
+
+def use_np_shape(func: Any) -> Any:
+    """Mark ``func`` as using NumPy shape semantics; refused in this version."""
+    set_np_shape(True)
+
+
+def wraps_safely(wrapped: Callable[..., Any]) -> Any:
+    """``functools.wraps`` that survives callables without the usual attributes."""
+    return functools.wraps(wrapped, [a for a in functools.WRAPPER_ASSIGNMENTS if hasattr(wrapped, a)])
+
+
+def makedirs(d: str) -> None:
+    """Make a folder and its parents; no error if it exists."""
+    os.makedirs(os.path.expanduser(d), exist_ok=True)
+
+
+def get_gpu_count() -> int:
+    """How many GPUs there are."""
+    return num_gpus()
+
+
+def getenv(name: str) -> str | None:
+    """Return an environment variable."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Set an environment variable; None removes it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def get_max_supported_compute_capability() -> int:
+    """Greatest CUDA compute capability; 0 without GPUs."""
+    return 0
+
+
+def set_module(module: str) -> Callable[[Any], Any]:
+    """Decorator that sets ``__module__``."""
+
+    def decorate(obj: Any) -> Any:
+        obj.__module__ = module
+        return obj
+
+    return decorate
+
+
