@@ -1,9 +1,9 @@
 """Initializers: rules that fill parameters with their first values.
 
 An initializer is called with a description (:class:`InitDesc`: the parameter's name and attributes) and the array to
-fill, in place. What is filled how follows the end of the name (``weight``, ``bias``, ``gamma``, ``beta``, ...), unless the
-description's attribute ``__init__`` names another initializer. :meth:`Initializer.dumps` is the text form that symbol
-files and ``create`` share.
+fill, in place. What is filled how follows the end of the name (``weight``, ``bias``, ``gamma``, ``beta``, ...), unless
+the description's attribute ``__init__`` names another initializer. :meth:`Initializer.dumps` is the text form that
+symbol files and ``create`` share.
 """
 
 from __future__ import annotations
@@ -657,12 +657,13 @@ class FusedRNN(Initializer):
         total = sum(math.prod(shape) for _, shape in pieces)
         if total != size:
             raise ValueError(
-                f"FusedRNN: a {self._mode} of {self._num_layers} layers of {hidden} units cannot have {size} parameters."
+                f"FusedRNN: a {self._mode} of {self._num_layers} layers of {hidden} units cannot have {size} "
+                f"parameters."
             )
         return pieces
 
     def _init_weight(self, desc: str, arr: Any) -> None:
-        fallback = self._init if self._init is not None else getattr(desc, "global_init", None)
+        fallback: Any = self._init if self._init is not None else getattr(desc, "global_init", None)
         packed = np.empty(arr.size, dtype=np.float32)
         offset = 0
         for name, shape in self._pieces(arr.size):

@@ -725,7 +725,6 @@ class PearsonCorrelation(EvalMetric):
     ) -> None:
         self.average = average
         super().__init__(name, output_names=output_names, label_names=label_names, has_global_stats=True)
-        self.reset_micro()
 
     def reset_micro(self) -> None:
         """Forget the running moments."""
@@ -780,6 +779,9 @@ class PCC(EvalMetric):
         Whether :meth:`get_global` has a value of its own.
     """
 
+    lcm: numpy.ndarray
+    gcm: numpy.ndarray
+
     def __init__(
         self,
         name: str = "pcc",
@@ -823,11 +825,11 @@ class PCC(EvalMetric):
         self.global_num_inst += 1
 
     @property
-    def sum_metric(self) -> Any:  # type: ignore[override]
+    def sum_metric(self) -> Any:
         return self._calc_mcc(self.lcm) * self.num_inst
 
     @property
-    def global_sum_metric(self) -> Any:  # type: ignore[override]
+    def global_sum_metric(self) -> Any:
         return self._calc_mcc(self.gcm) * self.global_num_inst
 
     def reset(self) -> None:

@@ -166,7 +166,7 @@ def same(a: Any, b: Any) -> bool:
     return np.array_equal(_to_numpy(a), _to_numpy(b))
 
 
-def checkShapes(a: Any, b: Any) -> None:  # noqa: N802  (MXNet's name)
+def checkShapes(a: Any, b: Any) -> None:
     """Raise ``AssertionError`` unless the shapes are equal."""
     if a.shape != b.shape:
         raise AssertionError(
@@ -198,9 +198,7 @@ def _violation(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, equal_nan
         return np.where(fine, 0.0, np.abs(wide_a - wide_b) / (atol + rtol * np.abs(wide_b) + 1e-20))
 
 
-def _mismatch_text(
-    a: Any, b: Any, rtol: float, atol: float, names: Sequence[str], equal_nan: bool, shown: int
-) -> str:
+def _mismatch_text(a: Any, b: Any, rtol: float, atol: float, names: Sequence[str], equal_nan: bool, shown: int) -> str:
     """Return the error message for arrays that differ: the worst places and how many there are."""
     a, b = np.broadcast_arrays(a, b)
     violation = _violation(a, b, rtol, atol, equal_nan)
@@ -406,7 +404,9 @@ def random_arrays(*shapes: tuple[int, ...]) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def random_uniform_arrays(*shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = None) -> list[Any]:
+def random_uniform_arrays(
+    *shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = None
+) -> list[Any]:
     """Return NumPy arrays of uniform values."""
     return [np.asarray(np.random.uniform(low, high, size=s), dtype=dtype or default_dtype()) for s in shapes]
 
@@ -691,7 +691,7 @@ def _assert_grad(kind: str, expected: Any, got: Any, before: Any, name: str, tol
         expected = before
     else:
         raise ValueError(f"Invalid grad_req {kind} for argument {name}")
-    assert_almost_equal(expected, got, *tols, names=labels, equal_nan=nan)
+    assert_almost_equal(expected, got, tols[0], tols[1], names=labels, equal_nan=nan)
 
 
 def check_numeric_gradient(
@@ -882,9 +882,7 @@ def check_symbolic_backward(
     executor.backward(out_grads)
     for name, want in expected.items():
         labels = (f"EXPECTED_{name}", f"BACKWARD_{name}")
-        _assert_grad(
-            grad_req[name], want, args_grad[name], before[name], name, (rtol, atol), labels, equal_nan
-        )
+        _assert_grad(grad_req[name], want, args_grad[name], before[name], name, (rtol, atol), labels, equal_nan)
     return args_grad
 
 
@@ -1045,9 +1043,7 @@ def check_consistency(
     for executor in executors:
         ctx = executor.outputs[0].context
         executor.backward([nd.array(g, ctx=ctx, dtype=out.dtype) for g, out in zip(golden, executor.outputs)])
-    compare(
-        "Train", output_names + arg_names, lambda executor: executor.outputs + executor.grad_arrays, truth_now()
-    )
+    compare("Train", output_names + arg_names, lambda executor: executor.outputs + executor.grad_arrays, truth_now())
     return truth_now()
 
 
@@ -1082,8 +1078,7 @@ def check_gluon_hybridize_consistency(
     rtol, atol : float
         Tolerances.
     """
-    from . import autograd, initializer
-    from .util import use_np
+    from . import autograd, initializer, util
 
     class _Fixed(initializer.Initializer):
         def __init__(self, values: dict[str, np.ndarray]) -> None:
@@ -1093,9 +1088,6 @@ def check_gluon_hybridize_consistency(
         def _init_weight(self, name: str, arr: Any) -> None:
             arr[()] = self._values[name]
 
-        _init_bias = _init_gamma = _init_beta = _init_weight
-
-    @use_np
     def check() -> None:
         first_out: Any = None
         first_grads: list[np.ndarray] | None = None
@@ -1131,7 +1123,9 @@ def check_gluon_hybridize_consistency(
             expected = numpy_func(*[value.asnumpy() for value in data_l])
             assert_almost_equal(first_out, expected, rtol=rtol, atol=atol)
 
-    check()
+    # Where there are mx.np arrays, the check runs under their semantics.
+    use_np = getattr(util, "use_np", None)
+    (check if use_np is None else use_np(check))()
 
 
 # -- generators of random numbers ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..dispatch.array import Array, wrap
-from ..dispatch.recording import Node, Output, set_recording, state, versions_of
+from ..dispatch.recording import Output, new_node, set_recording, state
 from ..spec import AutogradError
 
 
@@ -24,6 +24,7 @@ class _Pullback:
     def __init__(self, function: Function, outputs: int, library: Any, cls: type, ctx: Any) -> None:
         self.function = function
         self.outputs = outputs
+        self.rules = None
         self.library = library
         self.operator = _FunctionOperator(type(function).__name__)
         # The user keeps what backward needs; there is nothing of ours to guard.
@@ -105,8 +106,7 @@ class Function:
         library = runtime.current().library(first._ctx)
         bound = _Pullback(self, len(ys), library, first.__class__, first._ctx)
         raws = tuple(settled(y) for y in ys)
-        node = Node(bound, tuple(inputs), raws[0] if len(ys) == 1 else raws)
-        node.versions = versions_of(node.inputs)
+        node = new_node(bound, tuple(inputs), raws[0] if len(ys) == 1 else raws)
         results = []
         for i, y in enumerate(ys):
             # A fresh wrapper, so that returning an input does not turn the input itself into an output.

@@ -12,12 +12,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..operators import NO_GRADIENT, ZERO_GRADIENT, Joint, Operator, Spec
+from ..operators import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, Joint, Operator, Spec
 from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, OutOfDeviceMemory, ParameterError, ShapeError
 from . import rng, runtime
 from .array import Array, Cell, cell_of, dtype_of, settled, shape_of, wrap
 from .context import Context, current_context
-from .recording import Node, Output, recorders, state, versions_of
+from .recording import Output, new_node, recorders, state
 from .writes import touched
 
 #: Signatures kept per bound operator before the cache is cleared.
@@ -50,6 +50,12 @@ def pullback_of(operator: Operator, attributes: dict[str, Any]) -> Any:
         if several:
             return lambda F, g, inputs, out, needs: fn(F, g, inputs, out, attributes, needs)
         return lambda F, g, inputs, out, needs: fn(F, (g,), inputs, (out,), attributes, needs)
+    if isinstance(gradient, Broadcasting):
+        left, right = gradient
+        return lambda F, g, inputs, out, needs: (
+            F._sum_like(left(F, g, out, *inputs), inputs[0]) if needs[0] else None,
+            F._sum_like(right(F, g, out, *inputs), inputs[1]) if needs[1] else None,
+        )
     rules = tuple(gradient)
     if several:
         # Rules per input see the first output and its gradient.
@@ -60,18 +66,27 @@ def pullback_of(operator: Operator, attributes: dict[str, Any]) -> Any:
             ]
 
         return first
-    if len(rules) == 1 and rules[0] is not None and not attributes:
-        only = rules[0]
-        return lambda F, g, inputs, out, needs: (only(F, g, out, inputs[0]),)
-    if len(rules) == 2 and not attributes and None not in rules:
-        left, right = rules
-        return lambda F, g, inputs, out, needs: (
-            left(F, g, out, *inputs) if needs[0] else None,
-            right(F, g, out, *inputs) if needs[1] else None,
-        )
     return lambda F, g, inputs, out, needs: [
         r(F, g, out, *inputs, **attributes) if need and r is not None else None for r, need in zip(rules, needs)
     ]
+
+
+def short_rules(operator: Operator, attributes: dict[str, Any]) -> Any:
+    """Return the rules of an operator of one or two arrays with one output, attributes filled in; else None.
+
+    ``(rule,)``, or ``(left, right, broadcasts)``: what backward's short way runs without building lists.
+    """
+    gradient = operator.gradient
+    if operator.variadic or operator.count(operator.outputs, attributes) != 1:
+        return None
+    if isinstance(gradient, Broadcasting):
+        return (gradient.left, gradient.right, True)
+    if not isinstance(gradient, tuple) or isinstance(gradient, Joint) or len(gradient) != len(operator.inputs):
+        return None
+    if len(gradient) > 2 or any(i.optional for i in operator.inputs):
+        return None
+    rules = tuple(functools.partial(r, **attributes) if r is not None and attributes else r for r in gradient)
+    return rules if len(rules) == 1 else (*rules, False)
 
 
 class Bound:
@@ -87,11 +102,14 @@ class Bound:
         ``kernel(*arrays) -> array or tuple of arrays``.
     pullback : callable
         See :func:`pullback_of`.
+    rules : tuple or None
+        See :func:`short_rules`.
     saved : (tuple of int, bool)
         Which inputs, and whether the outputs, are read by value in backward.
     """
 
     __slots__ = (
+        "arity",
         "attributes",
         "kernel",
         "library",
@@ -99,6 +117,7 @@ class Bound:
         "outputs",
         "plain",
         "pullback",
+        "rules",
         "saved",
         "signatures",
         "takes_out",
@@ -115,6 +134,8 @@ class Bound:
         self.outputs = operator.count(operator.outputs, attributes)
         self.visible = self.outputs if operator.visible is None else operator.count(operator.visible, attributes)
         self.pullback = pullback_of(operator, attributes)
+        self.rules = short_rules(operator, attributes)
+        self.arity = len(operator.inputs)
         # Nothing beyond "run the kernel, wrap one result": the common case has a shorter way.
         self.plain = not (operator.random or operator.training or operator.mutates or operator.composed)
         names = operator.saves
@@ -320,8 +341,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
                 store(library, y, result)
             touched(y)
         if recording:
-            node = Node(bound, tuple(inputs), y._data)
-            node.versions = versions_of(node.inputs)
+            node = new_node(bound, tuple(inputs), y._data)
             y._tape = node
             if y._cell is not None:
                 node.watch(y._cell)
@@ -329,8 +349,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     ys = []
     node = None
     if recording:
-        node = Node(bound, tuple(inputs), result)
-        node.versions = versions_of(node.inputs)
+        node = new_node(bound, tuple(inputs), result)
     for i in range(bound.visible):
         if outs is None:
             y = wrap(cls, result[i], ctx)
@@ -471,8 +490,7 @@ def _deferred(
             if overwrite or y not in ys:
                 touched(y)
     if recording:
-        node = Node(bound, tuple(inputs), Promised(ys, hidden, bound))
-        node.versions = versions_of(node.inputs)
+        node = new_node(bound, tuple(inputs), Promised(ys, hidden, bound))
         for i, y in enumerate(ys):
             y._tape = node if bound.outputs == 1 else Output(node, i)
     return ys[0] if bound.visible == 1 else ys

@@ -19,7 +19,7 @@ from . import runtime
 from .array import Array
 from .call import failed, invoke
 from .functions import resolve
-from .recording import Node, recorders, state, versions_of
+from .recording import Node, next_order, recorders, state, versions_of
 
 _new = object.__new__
 _F32 = np.dtype(np.float32)
@@ -79,9 +79,14 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
                 out._cell = None
                 out._ctx = self._ctx
                 if recorders.count and state.recording and (self._tape is not None or other._tape is not None):
-                    node = Node(bound, (self, other), r)
-                    if self._cell is not None or other._cell is not None:
-                        node.versions = versions_of(node.inputs)
+                    node = Node()
+                    node.bound = bound
+                    node.inputs = (self, other)
+                    node.out = r
+                    node.order = next_order()
+                    node.g = None
+                    node.cells = None
+                    node.versions = versions_of(node.inputs) if self._cell is not None or other._cell is not None else None
                     out._tape = node
                 else:
                     out._tape = None
@@ -104,9 +109,14 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
             out._cell = None
             out._ctx = self._ctx
             if recorders.count and state.recording and self._tape is not None:
-                node = Node(sbound, (self,), r)
-                if self._cell is not None:
-                    node.versions = versions_of(node.inputs)
+                node = Node()
+                node.bound = sbound
+                node.inputs = (self,)
+                node.out = r
+                node.order = next_order()
+                node.g = None
+                node.cells = None
+                node.versions = versions_of(node.inputs) if self._cell is not None else None
                 out._tape = node
             else:
                 out._tape = None
@@ -154,9 +164,14 @@ def unary(name: str) -> Callable[[Any], Any]:
         out._cell = None
         out._ctx = self._ctx
         if recorders.count and state.recording and self._tape is not None:
-            node = Node(bound, (self,), r)
-            if self._cell is not None:
-                node.versions = versions_of(node.inputs)
+            node = Node()
+            node.bound = bound
+            node.inputs = (self,)
+            node.out = r
+            node.order = next_order()
+            node.g = None
+            node.cells = None
+            node.versions = versions_of(node.inputs) if self._cell is not None else None
             out._tape = node
         else:
             out._tape = None

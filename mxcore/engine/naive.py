@@ -35,7 +35,7 @@ from .pieces import run_serially
 
 __all__ = ["NaiveEngine"]
 
-_POLL_S = 1.0  # waits end by a notify; the time-out lets Ctrl-C in where a lock wait is deaf to it (Windows)
+_POLL_S = 0.1  # waits end by a notify; a signal that comes just before a lock wait is only seen after it
 
 _Sets = tuple[tuple[Any, ...], tuple[Any, ...]]
 

@@ -168,12 +168,15 @@ class UnknownArray(ndarray.NDArray):
     def __rtruediv__(self, other: Any) -> Any:
         return other / self._like(other)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN_NAMES or name.startswith("__"):
+            return object.__getattribute__(self, name)
         if self.array is None:
             raise _cannot_infer(self.parameter, f"its attribute '{name}'")
         return getattr(self.array, name)
+
+
+_OWN_NAMES = frozenset((*UnknownArray.__slots__, "resolve", "_like"))
 
 
 def _is_known_array(value: Any) -> bool:
@@ -204,8 +207,8 @@ class InferringNamespace:
             return target
 
         def operator(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = _resolve_inputs(name, args, kwargs)
-            return target(*args, **kwargs)
+            known_args, known_kwargs = _resolve_inputs(name, args, kwargs)
+            return target(*known_args, **known_kwargs)
 
         operator.__name__ = name
         return operator
@@ -250,7 +253,7 @@ def _resolve_inputs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             raise _cannot_infer(unknown.parameter, f"operator {name}, whose inputs are all unknown")
         shapes = _same_shape(known[0].shape)
     else:
-        data = inputs.get("data")
+        data: Any = inputs.get("data")
         if not _is_known_array(data):
             raise _cannot_infer(unknown.parameter, f"operator {name}, whose data is unknown too")
         shapes = rule(data.shape, **{key: value for key, value in kwargs.items() if key not in names})

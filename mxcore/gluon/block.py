@@ -46,7 +46,7 @@ class _BlockScope:
         scope = getattr(_BlockScope._current, "value", None)
         if scope is None:
             if prefix is None:
-                prefix = _name.NameManager._current.value.get(None, hint) + "_"
+                prefix = _name.current().get(None, hint) + "_"
             if params is None:
                 return prefix, ParameterDict(prefix)
             return prefix, ParameterDict(params.prefix, params)
@@ -587,7 +587,7 @@ class HybridBlock(Block):
                 if parameter._deferred_init:
                     return self._run_deferred(ctx, x, args)
                 parameter.data(ctx)  # raises
-            elif len(arrays) == 1 and parameter._ctx_list[0] is ctx and parameter._stype == "default":  # type: ignore[index]
+            elif len(arrays) == 1 and parameter._ctx_list[0] is ctx and parameter._stype == "default":
                 params[name] = arrays[0]
             else:
                 params[name] = parameter.data(ctx)
@@ -769,8 +769,8 @@ def _shapes_text(value: Any) -> str:
 def _print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
     from .nn.basic_layers import HybridSequential, Sequential
 
-    # (layer, output shape, parameters, trainable ones, ones counted before)
-    rows: list[tuple[str, str, int, int, int]] = [("Input", _shapes_text(inputs), 0, 0, 0)]
+    # Layer, shape of its output, and how many parameters: all, trainable, counted before.
+    rows: list[tuple[str, str, tuple[int, int, int]]] = [("Input", _shapes_text(inputs), (0, 0, 0))]
     counted: set[Parameter] = set()
     handles: list[HookHandle] = []
 
@@ -782,7 +782,7 @@ def _print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
             trainable += 0 if parameter.grad_req == "null" else size
             shared += size if parameter in counted else 0
             counted.add(parameter)
-        rows.append((f"{type(layer).__name__}-{len(rows)}", _shapes_text(output), total, trainable, shared))
+        rows.append((f"{type(layer).__name__}-{len(rows)}", _shapes_text(output), (total, trainable, shared)))
 
     def watch(layer: Block) -> None:
         if isinstance(layer, HybridBlock) and layer._active:
@@ -797,12 +797,12 @@ def _print_summary(block: Block, inputs: tuple[Any, ...]) -> None:
         for handle in handles:
             handle.detach()
     line = "{:>20}  {:>42} {:>15}"
-    total, trainable, shared = (sum(row[column] for row in rows) for column in (2, 3, 4))
+    total, trainable, shared = (sum(counts) for counts in zip(*(row[2] for row in rows)))
     print("-" * 80)
     print(line.format("Layer (type)", "Output Shape", "Param #"))
     print("=" * 80)
-    for layer, shape, count, _, _ in rows:
-        print(line.format(layer, shape, count))
+    for layer, shape, counts in rows:
+        print(line.format(layer, shape, counts[0]))
     print("=" * 80)
     print("Parameters in forward computation graph, duplicate included")
     print(f"   Total params: {total}")

@@ -98,9 +98,10 @@ class L2Loss(Loss):
     def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
-        loss = _apply_weighting(F, F.square(label - pred), self._weight / 2, sample_weight)
+        half = 0.5 if self._weight is None else self._weight / 2
+        loss = _apply_weighting(F, F.square(label - pred), half, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 
@@ -116,7 +117,7 @@ class L1Loss(Loss):
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.abs(label - pred), sample_weight)
 
@@ -143,9 +144,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(  # type: ignore[override]
-        self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             tiny = 1e-12
@@ -208,7 +207,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         self._sparse_label = sparse_label
         self._from_logits = from_logits
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         if self._sparse_label:
@@ -247,7 +246,7 @@ class KLDivLoss(Loss):
         self._from_logits = from_logits
         self._axis = axis
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         loss = label * (F.log(label + 1e-12) - pred)
@@ -285,7 +284,7 @@ class CTCLoss(Loss):
         self._label_layout = label_layout
         super().__init__(weight, label_layout.find("N"), **kwargs)
 
-    def hybrid_forward(  # type: ignore[override]
+    def hybrid_forward(
         self,
         F: Any,
         pred: Any,
@@ -327,7 +326,7 @@ class HuberLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._rho = rho
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         distance = F.abs(label - pred)
         loss = F.where(distance > self._rho, distance - 0.5 * self._rho, (0.5 / self._rho) * F.square(distance))
@@ -349,7 +348,7 @@ class HingeLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.relu(self._margin - pred * label), sample_weight)
 
@@ -369,7 +368,7 @@ class SquaredHingeLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         return self._mean(F, F.square(F.relu(self._margin - pred * label)), sample_weight)
 
@@ -393,7 +392,7 @@ class LogisticLoss(Loss):
             raise ValueError(f"label_format of LogisticLoss must be 'signed' or 'binary', got {label_format!r}.")
         self._label_format = label_format
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
@@ -420,7 +419,7 @@ class TripletLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
         positive = _reshape_like(F, positive, pred)
         negative = _reshape_like(F, negative, pred)
         difference = F.square(positive - pred) - F.square(negative - pred)
@@ -461,9 +460,7 @@ class PoissonNLLLoss(Loss):
         self._from_logits = from_logits
         self._compute_full = compute_full
 
-    def hybrid_forward(  # type: ignore[override]
-        self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08) -> Any:
         target = _reshape_like(F, target, pred)
         if self._from_logits:
             loss = F.exp(pred) - target * pred
@@ -494,9 +491,7 @@ class CosineEmbeddingLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(  # type: ignore[override]
-        self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None) -> Any:
         input1 = _reshape_like(F, input1, input2)
         label = F.reshape(label, shape=(-1, 1))
         cosine = self._cosine_similarity(F, input1, input2)
@@ -543,13 +538,13 @@ class SDMLLoss(Loss):
         right = x2.expand_dims(0).broadcast_to((count, count, size))
         return ((left - right) ** 2).sum(axis=2)
 
-    def _compute_labels(self, F: Any, batch_size: int) -> Any:
+    def _compute_labels(self, F: Any, batch_size: int, dtype: Any = "float32") -> Any:
         """The smoothed identity, ``(N, N)``."""
-        identity = F.eye(batch_size)
+        identity = F.eye(batch_size, dtype=dtype)
         share = self.smoothing_parameter / (batch_size - 1)
         return identity * (1 - self.smoothing_parameter) + (1 - identity) * share
 
-    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:  # type: ignore[override]
-        labels = self._compute_labels(F, x1.shape[0])
+    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
+        labels = self._compute_labels(F, x1.shape[0], x1.dtype)
         distances = self._compute_distances(x1, x2)
         return self.kl_loss(F.log_softmax(-distances, axis=1), labels.as_in_context(distances.ctx))

@@ -89,14 +89,14 @@ class Parameter:
                 )
         self._data: list[Any] | None = None
         self._grad: list[Any] | None = None
-        self._ctx_list: list[Context] | None = None
+        self._ctx_list: list[Context] = []
         self._ctx_map: dict[tuple[int, int], int] = {}
         self._trainer: Any = None
         self._deferred_init: tuple[Any, ...] = ()
         self._differentiable = differentiable
         self._allow_deferred_init = allow_deferred_init
         self._grad_req: str | None = None
-        self._shape = (shape,) if isinstance(shape, int) else shape
+        self._shape: Any = (shape,) if isinstance(shape, int) else shape
         self.name = name
         self._dtype = dtype
         self.lr_mult = lr_mult
@@ -141,9 +141,9 @@ class Parameter:
         self.cast(dtype)
 
     @property
-    def shape(self) -> tuple[int, ...] | None:
+    def shape(self) -> Any:
         """Shape with 0 for unknown dimensions, or ``None``; setting it may only fill in what is unknown."""
-        return self._shape  # type: ignore[return-value]
+        return self._shape
 
     @shape.setter
     def shape(self, new_shape: Sequence[int]) -> None:
@@ -212,7 +212,7 @@ class Parameter:
     def list_ctx(self) -> list[Context]:
         """The contexts the parameter is, or will be, initialized on."""
         if self._data is not None:
-            return self._ctx_list  # type: ignore[return-value]
+            return self._ctx_list
         if self._deferred_init:
             return self._deferred_init[1]
         raise MXNetError(f"Parameter '{self.name}' has not been initialized. Call initialize() first.")
@@ -367,7 +367,9 @@ class Parameter:
         """Initialize, or set, from a loaded array."""
         if cast_dtype and dtype_source not in ("current", "saved"):
             raise AssertionError(f"dtype_source must be 'current' or 'saved', got {dtype_source!r}.")
-        if self._shape:
+        if not self._shape:
+            self.shape = data.shape
+        else:
             if not all(mine <= 0 or mine == theirs for mine, theirs in zip(self._shape, data.shape)):
                 raise AssertionError(
                     f"Parameter '{self.name}' of shape {self._shape} cannot be loaded: the saved array has shape "
@@ -459,7 +461,7 @@ class Parameter:
         """The value on the CPU: a copy, the mean over contexts if there are several."""
         ctx = cpu()
         if self._stype != "default":
-            rows = ndarray.arange(0, self._shape[0], dtype="int64", ctx=ctx)  # type: ignore[index]
+            rows = ndarray.arange(0, self._shape[0], dtype="int64", ctx=ctx)
             data = ndarray.zeros(self._shape, stype="row_sparse", ctx=ctx)
             self._trainer._row_sparse_pull(self, data, rows, full_idx=True)
             return data

@@ -333,4 +333,4 @@ def shape_is_known(shape: Sequence[int] | None) -> bool:
     >>> shape_is_known((2, 3)), shape_is_known((2, 0)), shape_is_known(None)
     (True, False, False)
     """
-    return bool(shape) and all(size > 0 for size in shape)  # type: ignore[union-attr]
+    return shape is not None and len(shape) > 0 and all(size > 0 for size in shape)

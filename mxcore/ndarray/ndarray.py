@@ -18,7 +18,7 @@ from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap
 from ..dispatch.call import Bound, invoke, mutate, refuse_inplace
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call, make_function, resolve
-from ..dispatch.recording import Leaf, Node, recorders, state, versions_of
+from ..dispatch.recording import Leaf, new_node, recorders, state
 from ..spec import AutogradError, MXCoreError, ShapeError
 from . import indexing
 from .indexing import Plan
@@ -360,8 +360,7 @@ class NDArray(Array):
         if recorders.count and state.recording and self._tape is not None:
             bound = Bound(operators.get("_subscript"), {"key": plan})
             bound.rebind(runtime.current().library(self._ctx))
-            node = Node(bound, (self,), y._data)
-            node.versions = versions_of(node.inputs)
+            node = new_node(bound, (self,), y._data)
             y._tape = node
         return y
 

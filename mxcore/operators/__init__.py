@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from .record import NO_GRADIENT, ZERO_GRADIENT, ErrorSample, Input, Joint, Operator, Sample, Spec, error, sample
+from .record import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, ErrorSample, Input, Joint, Operator, Sample, Spec, error, sample
 from .registry import get, known, names, operator, records
 
 __all__ = [
     "NO_GRADIENT",
     "ZERO_GRADIENT",
+    "Broadcasting",
     "ErrorSample",
     "Input",
     "Joint",

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..spec.errors import ShapeError
 from .attributes import IntOrShape, Shape
-from .record import ZERO_GRADIENT, Joint, Spec, error, sample
+from .record import ZERO_GRADIENT, Broadcasting, Joint, Spec, error, sample
 from .registry import operator
 
 
@@ -98,10 +98,7 @@ def binary(
     gradient: Any = ZERO_GRADIENT
     plain: Any = ZERO_GRADIENT
     if left is not ZERO_GRADIENT:
-        gradient = (
-            lambda F, g, y, a, b: F._sum_like(left(F, g, y, a, b), a),
-            lambda F, g, y, a, b: F._sum_like(right(F, g, y, a, b), b),
-        )
+        gradient = Broadcasting(left, right)
         plain = (left, right)
     operator(
         name,
@@ -131,7 +128,7 @@ def binary(
             errors=lambda: [
                 error(np.ones((2, 3), "float32"), np.ones((1, 3), "float32"), match="equal shapes"),
             ],
-            doc=_doc(formula, elementwise[0], example, "Equal shapes"),
+            doc=_doc(formula, elementwise[0], (example[0], example[1] * (len(example[0]) // len(example[1])), example[2]), "Equal shapes"),
         )
 
 

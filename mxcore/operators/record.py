@@ -56,6 +56,16 @@ class Joint(NamedTuple):
     fn: Callable[..., Any]
 
 
+class Broadcasting(NamedTuple):
+    """Rules of a broadcasting operator of two arrays, ``rule(F, g, y, a, b)``.
+
+    Their results still have the shape of the output; whoever runs them sums them to the shape of the input.
+    """
+
+    left: InputRule
+    right: InputRule
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """A tensor input: its name, and whether it may be left out (``bias?``) or repeats (``*data``)."""
@@ -128,7 +138,7 @@ class Operator:
         ``infer(attributes, *specs) -> Spec or tuple of Spec``, one per output, hidden ones included; raises
         :class:`~mxcore.spec.errors.ShapeError` or :class:`~mxcore.spec.errors.DTypeError` saying what was wanted.
         A left-out optional input is None. ``infer=None``: the shape depends on values.
-    gradient : tuple of InputRule or None, Joint, ZERO_GRADIENT or NO_GRADIENT
+    gradient : tuple of InputRule or None, Broadcasting, Joint, ZERO_GRADIENT or NO_GRADIENT
         One rule per input (None: that input has no gradient).
     outputs, visible : int or callable
         How many arrays the kernel returns, and how many of them the user gets (``callable(attributes)``).

@@ -118,7 +118,7 @@ class SGD(MomentumOptimizer):
 
 
 @register
-class ccSGD(SGD):  # noqa: N801  (MXNet's name)
+class ccSGD(SGD):
     """[Deprecated] The same as :class:`SGD`."""
 
 

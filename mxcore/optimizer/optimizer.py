@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ndarray import abs as NDabs  # noqa: N812  (MXNet exports it under this name)
+from ..ndarray import abs as NDabs
 from ._adaptive import FTML, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, Nadam, RMSProp, Test
 from ._base import Optimizer, create, register
 from ._large_batch import LAMB, LARS, LBSGD

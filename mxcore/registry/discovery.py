@@ -110,7 +110,7 @@ def tidy(entries: Iterable[EntryPoint]) -> list[EntryPoint]:
 def _name(distribution: Any) -> str:
     """The name from the metadata, or, where that is broken, from the folder."""
     try:
-        name = distribution.metadata["Name"]
+        name = distribution.metadata.get("Name")
     except Exception:
         name = None
     folder = getattr(distribution, "_path", None)
@@ -120,7 +120,7 @@ def _name(distribution: Any) -> str:
 def _entries(distribution: Any, name: str) -> list[EntryPoint]:
     problem, version, requires = "", "", ""
     try:
-        version = distribution.version or ""
+        version = distribution.metadata.get("Version") or ""
         requires = requirement(distribution.requires or [])
     except Exception as error:
         problem = f"its metadata cannot be read ({type(error).__name__}: {error})"

@@ -661,12 +661,13 @@ def _seeded(seed: int) -> Any:
 
 
 def seeded_options(seed: int) -> dict[str, Any]:
-    """Return options of the seeded engine that go with ``seed``: all policies come up in turn."""
+    """Return options of the seeded engine that go with ``seed``; every combination comes up."""
+    draw = random.Random(seed)
     return {
-        "policy": ("random", "random", "pct", "pct", "lifo", "fifo")[seed % 6],
-        "depth": 1 + seed // 6 % 4,
-        "eagerness": (0.0, 0.3, 0.8)[seed // 24 % 3],
-        "inline": (0.0, 0.0, 0.3)[seed // 72 % 3],
+        "policy": draw.choice(("random", "random", "random", "pct", "pct", "lifo", "fifo")),
+        "depth": draw.randint(1, 4),
+        "eagerness": draw.choice((0.0, 0.3, 0.8)),
+        "inline": draw.choice((0.0, 0.0, 0.3)),
         "patience_s": 5.0,
     }
 

@@ -45,7 +45,7 @@ __all__ = ["POLICIES", "SeededEngine"]
 #: finds a bug of depth d in n functions and k steps with probability at least 1/(n * k**(d-1))).
 POLICIES = ("random", "pct", "fifo", "lifo")
 
-_POLL_S = 0.5
+_POLL_S = 0.1  # a signal that comes just before a lock wait is only seen after it
 
 
 class _Step:

@@ -147,7 +147,7 @@ def test_attributes_of_other_kinds_may_change_type():
 def test_child_may_be_replaced_by_a_block_only():
     block = gluon.Block()
     block.b = gluon.Block()
-    with pytest.raises(TypeError, match="attribute 'b' of Block is a .*Block.* and cannot become a .*tuple"):
+    with pytest.raises(TypeError, match=r"attribute 'b' of Block is a .*Block.* and cannot become a .*tuple"):
         block.b = (2,)
     new = gluon.Block()
     block.b = new
@@ -169,7 +169,7 @@ def test_blocks_in_containers_are_warned_of():
             super().__init__()
             self.layers = {"a": [nn.Dense(1)]}
 
-    with pytest.warns(UserWarning, match="Hidden.layers holds Blocks that are not registered"):
+    with pytest.warns(UserWarning, match=r"Hidden.layers holds Blocks that are not registered"):
         Hidden().collect_params()
 
     class Registered(gluon.Block):
@@ -470,7 +470,7 @@ def test_only_the_outermost_block_is_checked():
 
 def test_graphs_are_refused_with_a_reason(tmp_path):
     net = nn.Dense(2, prefix="d_")
-    with pytest.raises(mx.MXNetError, match="export of 'd'.*has no graphs"):
+    with pytest.raises(mx.MXNetError, match=r"export of 'd'.*has no graphs"):
         net.export(str(tmp_path / "net"))
     with pytest.raises(mx.MXNetError, match="register_op_hook on 'd'"):
         net.register_op_hook(print)
@@ -536,12 +536,12 @@ def test_missing_and_extra(tmp_path):
     small.initialize()
     big.initialize()
     small.save_parameters(file)
-    with pytest.raises(AssertionError, match="'1.weight' is missing in file .*which has '0.weight', '0.bias'"):
+    with pytest.raises(AssertionError, match=r"'1.weight' is missing in file .*which has '0.weight', '0.bias'"):
         big.load_parameters(file)
     big.load_parameters(file, allow_missing=True)
     np.testing.assert_array_equal(big[0].weight.data().asnumpy(), small[0].weight.data().asnumpy())
     big.save_parameters(file)
-    with pytest.raises(ValueError, match="'1.weight' in file .* is no Parameter of this block, which has '0.weight'"):
+    with pytest.raises(ValueError, match=r"'1.weight' in file .* is no Parameter of this block, which has '0.weight'"):
         small.load_parameters(file)
     small.load_parameters(file, ignore_extra=True)
 

@@ -102,31 +102,36 @@ DESCRIPTIONS = [
     ),
     (
         lambda: nn.MaxPool2D(2, 2),
-        "MaxPool2D(size=(2, 2), stride=(2, 2), padding=(0, 0), ceil_mode=False, global_pool=False, pool_type=max, layout=NCHW)",
+        "MaxPool2D(size=(2, 2), stride=(2, 2), padding=(0, 0), ceil_mode=False, global_pool=False, "
+        "pool_type=max, layout=NCHW)",
         "pool",
         {},
     ),
     (
         lambda: nn.AvgPool1D(),
-        "AvgPool1D(size=(2,), stride=(2,), padding=(0,), ceil_mode=False, global_pool=False, pool_type=avg, layout=NCW)",
+        "AvgPool1D(size=(2,), stride=(2,), padding=(0,), ceil_mode=False, global_pool=False, pool_type=avg, "
+        "layout=NCW)",
         "pool",
         {},
     ),
     (
         lambda: nn.GlobalAvgPool2D(),
-        "GlobalAvgPool2D(size=(1, 1), stride=(1, 1), padding=(0, 0), ceil_mode=True, global_pool=True, pool_type=avg, layout=NCHW)",
+        "GlobalAvgPool2D(size=(1, 1), stride=(1, 1), padding=(0, 0), ceil_mode=True, global_pool=True, "
+        "pool_type=avg, layout=NCHW)",
         "pool",
         {},
     ),
     (
         lambda: nn.MaxPool3D(ceil_mode=True),
-        "MaxPool3D(size=(2, 2, 2), stride=(2, 2, 2), padding=(0, 0, 0), ceil_mode=True, global_pool=False, pool_type=max, layout=NCDHW)",
+        "MaxPool3D(size=(2, 2, 2), stride=(2, 2, 2), padding=(0, 0, 0), ceil_mode=True, global_pool=False, "
+        "pool_type=max, layout=NCDHW)",
         "pool",
         {},
     ),
     (
         lambda: nn.GlobalMaxPool1D(),
-        "GlobalMaxPool1D(size=(1,), stride=(1,), padding=(0,), ceil_mode=True, global_pool=True, pool_type=max, layout=NCW)",
+        "GlobalMaxPool1D(size=(1,), stride=(1,), padding=(0,), ceil_mode=True, global_pool=True, "
+        "pool_type=max, layout=NCW)",
         "pool",
         {},
     ),
@@ -247,7 +252,8 @@ def test_values(name, make, shape, out, dx, dw, hybridize):
 def test_moving_averages():
     layer, x = prepared(lambda: nn.BatchNorm(momentum=0.8))
     with autograd.record():
-        layer(x)
+        y = layer(x)
+    y.backward()
     assert layer.running_mean.data().asnumpy().tolist() == pytest.approx([-0.0041667, -0.0020833], abs=1e-6)
     assert layer.running_var.data().asnumpy().tolist() == pytest.approx([0.8901910, 0.8909505], abs=1e-6)
     # In inference they are used and stay.

@@ -198,7 +198,7 @@ def test_constant():
     np.testing.assert_array_equal(block.const.data().asnumpy(), value)
     assert (x.grad.asnumpy() == 1).all()
     assert block.const.grad_req == "null"
-    with pytest.warns(UserWarning, match="Constant 'addconstant.*_const' has no gradient"):
+    with pytest.warns(UserWarning, match=r"Constant 'addconstant.*_const' has no gradient"):
         block.const.grad_req = "write"
 
 
@@ -335,7 +335,7 @@ def test_loading_other_shapes_types_and_contexts():
     params.initialize("zeros")
     with pytest.raises(AssertionError, match=r"shape \(2,\) cannot be loaded: the saved array has shape \(3,\)"):
         params.load_dict({"w": nd.ones((3,))})
-    with pytest.raises(AssertionError, match="dtype float32 cannot be loaded.*float16.*cast_dtype=True"):
+    with pytest.raises(AssertionError, match=r"dtype float32 cannot be loaded.*float16.*cast_dtype=True"):
         params.load_dict({"w": nd.ones((2,), dtype="float16")})
     with pytest.raises(AssertionError, match=r"on \[cpu\(1\)\], because it was initialized on \[cpu\(0\)\]"):
         params.load_dict({"w": nd.ones((2,))}, ctx=mx.cpu(1))

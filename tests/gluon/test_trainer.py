@@ -113,7 +113,7 @@ def test_optimizer_instance():
 
 
 def test_deferred_parameters_wait_for_the_first_pass():
-    net = nn.Dense(2)
+    net = nn.Dense(2, use_bias=False)
     net.initialize("zeros")
     trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
     with pytest.raises(gluon.DeferredInitializationError):
@@ -262,7 +262,7 @@ def test_own_store():
     trainer.step(1)
     assert store.calls == [("broadcast", 0), ("pushpull", 0, 2, None)]
     assert values(p, mx.cpu(1)) == [-7, -7, -7]
-    with pytest.raises(ValueError, match="cannot run an optimizer. Set update_on_kvstore=False"):
+    with pytest.raises(ValueError, match=r"cannot run an optimizer. Set update_on_kvstore=False"):
         Trainer([p], "sgd", kvstore=store, update_on_kvstore=True)._init_kvstore()
     with pytest.raises(mx.MXNetError, match="kvstore 'own' does not compress gradients"):
         Trainer([p], "sgd", kvstore=store, compression_params={"type": "2bit"})._init_kvstore()
@@ -317,5 +317,5 @@ def test_states_need_values(tmp_path):
     net = nn.Dense(2)
     net.initialize(ctx=TWO)
     trainer = Trainer(net.collect_params(), "sgd")
-    with pytest.raises(mx.MXNetError):
+    with pytest.raises(AssertionError, match=r"while Parameters have no value yet: .*_weight"):
         trainer.save_states(str(tmp_path / "x.states"))

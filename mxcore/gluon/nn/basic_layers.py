@@ -82,7 +82,7 @@ class Sequential(_Stack):
     )
     """
 
-    def forward(self, x: Any) -> Any:  # type: ignore[override]
+    def forward(self, x: Any) -> Any:
         """Run ``x`` through all blocks."""
         for block in self._children.values():
             x = block(x)
@@ -109,7 +109,7 @@ class HybridSequential(_Stack, HybridBlock):
         See :class:`~mxcore.gluon.Block`.
     """
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         for block in self._children.values():
             x = block(x)
         return x
@@ -176,14 +176,14 @@ class Dense(HybridBlock):
                 )
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         out = F.FullyConnected(
             x, weight, bias, no_bias=bias is None, num_hidden=self._units, flatten=self._flatten, name="fwd"
         )
         return out if self.act is None else self.act(out)
 
     def __repr__(self) -> str:
-        units, in_units = self.weight.shape  # type: ignore[misc]
+        units, in_units = self.weight.shape
         return f"{type(self).__name__}({in_units or None} -> {units}, {self.act or 'linear'})"
 
 
@@ -203,7 +203,7 @@ class Dropout(HybridBlock):
         self._rate = rate
         self._axes = axes
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         if self._rate > 0:
             return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
         return F.identity(x)
@@ -266,9 +266,7 @@ class _BatchNorm(HybridBlock):
     def _infer_dtype(self, dtype: Any) -> Any:
         return "float32" if np.dtype(dtype) == np.float16 else dtype
 
-    def hybrid_forward(  # type: ignore[override]
-        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
-    ) -> Any:
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         operator = F.contrib.BatchNormWithReLU if self.fuse_relu else F.BatchNorm
         return operator(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
@@ -351,7 +349,7 @@ class Embedding(HybridBlock):
     def _infer_dtype(self, dtype: Any) -> Any:
         return None  # The input is indices; the weight keeps its own type.
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -362,7 +360,7 @@ class Embedding(HybridBlock):
 class Flatten(HybridBlock):
     """Collapses all axes but the first: ``(N, ...)`` becomes ``(N, size of the rest)``."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.flatten(x)
 
     def __repr__(self) -> str:
@@ -403,7 +401,7 @@ class _ScaleAndShift(HybridBlock):
 
     def __repr__(self) -> str:
         content = ", ".join(f"{key}={value!r}" for key, value in self._kwargs.items())
-        return f"{type(self).__name__}({content}, in_channels={self.gamma.shape[0]})"  # type: ignore[index]
+        return f"{type(self).__name__}({content}, in_channels={self.gamma.shape[0]})"
 
 
 class InstanceNorm(_ScaleAndShift):
@@ -441,7 +439,7 @@ class InstanceNorm(_ScaleAndShift):
         super().__init__(in_channels, kwargs, beta_initializer, gamma_initializer, prefix, params)
         self._axis = axis
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
         out = F.InstanceNorm(F.swapaxes(x, 1, self._axis), gamma, beta, name="fwd", eps=self._epsilon)
@@ -491,7 +489,7 @@ class LayerNorm(_ScaleAndShift):
         super().__init__(in_channels, kwargs, beta_initializer, gamma_initializer, prefix, params)
         self._axis = axis
 
-    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
 
 
@@ -527,7 +525,7 @@ class GroupNorm(_ScaleAndShift):
         super().__init__(num_groups, kwargs, beta_initializer, gamma_initializer, prefix, params)
         self._num_groups = num_groups
 
-    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self) -> str:
@@ -598,7 +596,7 @@ class HybridLambda(HybridBlock):
         else:
             raise _unusable(function)
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         return self._func(F, x, *args)
 
     def __repr__(self) -> str:

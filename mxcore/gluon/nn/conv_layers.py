@@ -46,7 +46,7 @@ _POOL_LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 def _sizes(value: Size, count: int, what: str) -> tuple[int, ...]:
     """One number per spatial axis."""
     if isinstance(value, numeric_types):
-        return (value,) * count  # type: ignore[return-value]
+        return (value,) * count
     if len(value) != count:
         raise AssertionError(f"{what} must be a number or {count} of them, got {value!r}.")
     return tuple(value)
@@ -110,7 +110,7 @@ class _Conv(HybridBlock):
                 )
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         operator = getattr(F, self._op_name)
         if bias is None:
             out = operator(x, weight, name="fwd", **self._kwargs)
@@ -136,7 +136,7 @@ class _Conv(HybridBlock):
         if self.act:
             text += f", {self.act}"
         shape = self.weight.shape
-        return f"{type(self).__name__}({shape[1] or None} -> {shape[0]}, {text})"  # type: ignore[index]
+        return f"{type(self).__name__}({shape[1] or None} -> {shape[0]}, {text})"
 
 
 class Conv1D(_Conv):
@@ -453,7 +453,7 @@ class _Pooling(HybridBlock):
     def _alias(self) -> str:
         return "pool"
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.Pooling(x, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -664,8 +664,8 @@ class ReflectionPad2D(HybridBlock):
     def __init__(self, padding: Size = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if isinstance(padding, numeric_types):
-            padding = (0, 0, 0, 0, padding, padding, padding, padding)  # type: ignore[assignment]
+            padding = (0, 0, 0, 0, padding, padding, padding, padding)
         self._padding = _sizes(padding, 8, "padding of ReflectionPad2D")
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.pad(x, mode="reflect", pad_width=self._padding)

@@ -12,6 +12,7 @@ offsets in row-major order and marks each output whose maximum was found, so no 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ ParallelFor = Callable[[int, int, Callable[[int, int], None]], None]
 Spans = list[tuple[slice, slice]]
 
 # Numbers of the input in a piece: with its temporaries it stays in a 1 MiB cache.
-_PIECE = 1 << 16
+_PIECE = 1 << 17
 
 
 def _serial(n: int, grain: int, fn: Callable[[int, int], None]) -> None:
@@ -221,15 +222,14 @@ def _reduce(ufunc: np.ufunc, identity: Any, frm: np.ndarray, plan: _Plan, spans:
     if not active:
         np.copyto(to, frm)
         return
-    for i, axis in enumerate(active):
-        if axis == active[-1]:
-            _reduce_axis(ufunc, identity, frm, axis + 1, spans[axis], to)
-            return
-        shape = list(frm.shape)
-        shape[axis + 1] = plan.out[axis]
-        with borrow(f"pooled{i}", shape, frm.dtype) as part:
+    with contextlib.ExitStack() as stack:
+        for axis in active:
+            part = to
+            if axis != active[-1]:
+                shape = list(frm.shape)
+                shape[axis + 1] = plan.out[axis]
+                part = stack.enter_context(borrow(f"pooled{axis}", shape, frm.dtype))
             _reduce_axis(ufunc, identity, frm, axis + 1, spans[axis], part)
-            # The block ends here, but the thread's buffer is not lent again under this tag before the next piece.
             frm = part
 
 
@@ -382,7 +382,7 @@ def pooling_backward(
     grad = plan.flat(g, plan.out)
     counts = plan.counts(count_include_pad is not False, dtype) if pool_type == "avg" else None
     offsets = [] if plan.whole else list(plan.offsets())
-    spans = [plan.spans(axis) for axis in range(len(plan.out))] if pool_type in ("avg", "sum") else []
+    spans = [plan.spans(axis) for axis in range(len(plan.out))]
     pieces = plan.pieces()
 
     def run(low: int, high: int) -> None:
@@ -392,7 +392,12 @@ def pooling_backward(
                 if dtype == x.dtype:
                     result = to
                 if pool_type == "max":
-                    (peak_of_all if plan.whole else peaks)(grad[part], source[part], pooled[part], result)
+                    if plan.whole:
+                        peak_of_all(grad[part], source[part], pooled[part], result)
+                    elif plan.apart:
+                        peaks(grad[part], source[part], pooled[part], result)
+                    else:
+                        _overlapping_peaks(grad[part], source[part], pooled[part], plan, result)
                 elif p > 1:
                     powers(grad[part], source[part], pooled[part], result)
                 else:
@@ -401,25 +406,12 @@ def pooling_backward(
                     np.copyto(to, result, casting="same_kind")
 
     def peaks(g: np.ndarray, x: np.ndarray, y: np.ndarray, to: np.ndarray) -> None:
-        to.fill(0)
-        with (
-            borrow("hit", y.shape, np.bool_) as hit_buffer,
-            borrow("taken", y.shape, np.bool_) as taken,
-            borrow("routed", y.shape, g.dtype) as routed_buffer,
-        ):
+        if not plan.tiles:
+            to.fill(0)
+        with borrow("taken", y.shape, np.bool_) as taken:
             taken.fill(False)
             for outputs, inputs in offsets:
-                hit, before, routed = hit_buffer[outputs], taken[outputs], routed_buffer[outputs]
-                np.equal(x[inputs], y[outputs], out=hit)
-                np.greater(hit, before, out=hit)
-                np.logical_or(before, hit, out=before)
-                window = to[inputs]
-                if plan.apart:
-                    np.copyto(window, g[outputs], where=hit, casting="same_kind")
-                else:
-                    routed.fill(0)
-                    np.copyto(routed, g[outputs], where=hit)
-                    np.add(window, routed, out=window, casting="same_kind")
+                _route(x[inputs], y[outputs], g[outputs], taken[outputs], to[inputs], add=False)
 
     def peak_of_all(g: np.ndarray, x: np.ndarray, y: np.ndarray, to: np.ndarray) -> None:
         to.fill(0)
@@ -459,14 +451,106 @@ def pooling_backward(
     return dx
 
 
+def _route(x: np.ndarray, y: np.ndarray, g: np.ndarray, taken: np.ndarray, to: np.ndarray, add: bool) -> None:
+    """Give ``g`` to ``to`` where ``x`` is the maximum ``y`` and none was found before; marks ``taken``.
+
+    Gradients are selected with integer masks: a masked copy costs a mispredicted branch per number, and a product
+    with 0 would turn inf into NaN at places that have no gradient.
+    """
+    bits = np.dtype(f"i{to.itemsize}")
+    with (
+        borrow("hit", y.shape, np.bool_) as hit,
+        borrow("mask", y.shape, bits) as mask,
+        borrow("routed", y.shape, to.dtype) as routed,
+    ):
+        if g.dtype == to.dtype:
+            routed = g
+        else:
+            np.copyto(routed, g)
+        np.equal(x, y, out=hit)
+        np.greater(hit, taken, out=hit)
+        np.logical_or(taken, hit, out=taken)
+        np.negative(hit.view(np.int8), out=hit.view(np.int8))
+        np.copyto(mask, hit.view(np.int8))  # 0 or all ones
+        if add:
+            np.bitwise_and(mask, routed.view(bits), out=mask)
+            np.add(to, mask.view(to.dtype), out=to)
+        else:
+            np.bitwise_and(mask, routed.view(bits), out=to.view(bits))
+
+
+def _overlapping_peaks(g: np.ndarray, x: np.ndarray, y: np.ndarray, plan: _Plan, to: np.ndarray) -> None:
+    """Write the gradient of a maximum whose windows overlap.
+
+    The data is cut into one plane per residue of the stride. Outputs are laid out with the pitch of a plane, so
+    each kernel offset is one shift of flat contiguous memory. Padding takes nothing: it is marked as taken in the
+    outputs and never equals a maximum in the data (see ``void``).
+    """
+    lead, tail = len(x), plan.tail
+    pitch = tuple(o + (k - 1) // s for o, k, s in zip(plan.out, plan.kernel, plan.stride))
+    shape = (lead, *pitch, tail)
+    n_residues = tuple(min(k, s) for k, s in zip(plan.kernel, plan.stride))
+    valid = (slice(None), *(slice(0, o) for o in plan.out))
+    # Per axis and residue: which of a plane are data, and which data.
+    halves = []
+    for r_count, s, p, n, size in zip(n_residues, plan.stride, plan.pad, pitch, plan.spatial):
+        found = []
+        for r in range(r_count):
+            low = max(0, -((r - p) // s))
+            high = max(low, min(n, (size - 1 - (r - p)) // s + 1))
+            first = low * s + r - p
+            found.append((slice(low, high), slice(first, first + (high - low) * s, s)))
+        halves.append(found)
+    to.fill(0)
+    void = np.nan if x.dtype.kind == "f" else 0
+    with (
+        borrow("planes", (*n_residues, *shape), x.dtype) as planes,
+        borrow("plane_gradients", (*n_residues, *shape), to.dtype) as gradients,
+        borrow("pitched", shape, y.dtype) as pitched,
+        borrow("pitched_gradient", shape, to.dtype) as routed,
+        borrow("taken", shape, np.bool_) as taken,
+    ):
+        planes.fill(void)
+        gradients.fill(0)
+        taken.fill(True)
+        taken[valid] = False
+        pitched[valid] = y
+        routed[valid] = g
+        residues = list(itertools.product(*map(range, n_residues)))
+        for r in residues:
+            inside, data = zip(*(half[i] for half, i in zip(halves, r)))
+            planes[r][(slice(None), *inside)] = x[(slice(None), *data)]
+        flat_y, flat_g, flat_taken = pitched.reshape(-1), routed.reshape(-1), taken.reshape(-1)
+        for offset in itertools.product(*map(range, plan.kernel)):
+            shift = 0
+            for i, s, n in zip(offset, plan.stride, pitch):
+                shift = shift * n + i // s
+            shift *= tail
+            r = tuple(i % s for i, s in zip(offset, plan.stride))
+            count = flat_y.size - shift
+            _route(
+                planes[r].reshape(-1)[shift:],
+                flat_y[:count],
+                flat_g[:count],
+                flat_taken[:count],
+                gradients[r].reshape(-1)[shift:],
+                add=True,
+            )
+        for r in residues:
+            inside, data = zip(*(half[i] for half, i in zip(halves, r)))
+            to[(slice(None), *data)] = gradients[r][(slice(None), *inside)]
+
+
 def _spread(share: np.ndarray, plan: _Plan, spans: Sequence[Spans], to: np.ndarray) -> None:
     """Add each share to all positions of its window, last axis first: the transpose of :func:`_reduce`."""
     frm = share
-    for axis in reversed(range(len(plan.out))):
-        shape = list(frm.shape)
-        shape[axis + 1] = plan.spatial[axis]
-        with borrow(f"spread{axis}", shape if axis else (0,), share.dtype) as part:
-            part = part if axis else to
+    with contextlib.ExitStack() as stack:
+        for axis in reversed(range(len(plan.out))):
+            part = to
+            if axis:
+                shape = list(frm.shape)
+                shape[axis + 1] = plan.spatial[axis]
+                part = stack.enter_context(borrow(f"spread{axis}", shape, share.dtype))
             part.fill(0)
             lead = (slice(None),) * (axis + 1)
             for outputs, inputs in spans[axis]:

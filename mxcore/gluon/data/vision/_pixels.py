@@ -1,8 +1,8 @@
 """Image arithmetic in NumPy: the geometry and colour operations that MXNet takes from OpenCV.
 
-Images are ``(H, W, C)`` or batches ``(N, H, W, C)``. Resizing follows OpenCV's rules to the bit where they are
-integer rules (8-bit images, nearest, linear, cubic and Lanczos with 11-bit fixed-point weights) and to rounding where
-they are floating-point rules. Nothing here changes its argument.
+Images are ``(H, W, C)`` or batches ``(N, H, W, C)``. Resizing follows OpenCV's rules: equal to the bit for nearest,
+bilinear and area resizing of 8-bit images (fixed point with 11-bit weights), within one level for bicubic and Lanczos,
+within rounding for floats. Nothing here changes its argument.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _taps_area_down(src: int, dst: int) -> tuple[np.ndarray, np.ndarray]:
     low = np.arange(dst) * scale
     high = np.minimum(low + scale, src)
     cell = np.minimum(scale, src - low)
-    count = int(math.ceil(scale)) + 1
+    count = math.ceil(scale) + 1
     index = np.floor(low).astype(np.int64)[:, None] + np.arange(count)
     overlap = np.minimum(index + 1, high[:, None]) - np.maximum(index, low[:, None])
     overlap[overlap < 1e-3] = 0  # OpenCV leaves out slivers
@@ -364,7 +364,8 @@ def normalize(tensor: np.ndarray, mean: Any, std: Any) -> np.ndarray:
     """
     if tensor.ndim not in (3, 4) or tensor.shape[-3] not in (1, 3):
         raise ShapeError(
-            f"image normalize: the tensor has shape {tensor.shape}; it must be (C, H, W) or (N, C, H, W) with C 1 or 3.",
+            f"image normalize: the tensor has shape {tensor.shape}; it must be (C, H, W) or (N, C, H, W) with C 1 or "
+            f"3.",
             operator="image.normalize",
             shapes=[tensor.shape],
         )

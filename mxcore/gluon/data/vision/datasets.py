@@ -6,25 +6,20 @@ missing file is an error that names it.
 
 from __future__ import annotations
 
-import gzip
 import os
-import struct
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from .... import ndarray as nd
+from ....base import data_dir
+from ....io._idx import read_idx
 from ....spec.errors import FileFormatError
 from ..dataset import Dataset, _DownloadedDataset
 
 __all__ = ["MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "ImageFolderDataset"]
-
-
-def data_dir() -> str:
-    """Return where datasets are kept: ``$MXNET_HOME`` or ``~/.mxnet``."""
-    return os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet"))
 
 
 def _find(owner: str, root: str, names: Sequence[str], homepage: str) -> str:
@@ -41,33 +36,6 @@ def _find(owner: str, root: str, names: Sequence[str], homepage: str) -> str:
         f"{owner}: found none of {', '.join(names)} in {root}. This version reads local files and does not download: "
         f"get the files from {homepage} and put them there, or pass root=."
     )
-
-
-def _open(path: str) -> BinaryIO:
-    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
-
-
-def read_idx(path: str) -> np.ndarray:
-    """Return the uint8 array in an IDX file (the format of MNIST), gzipped or not.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is of another kind, truncated or too long.
-    """
-    with _open(path) as file:
-        header = file.read(4)
-        if len(header) < 4 or header[:3] != b"\x00\x00\x08" or not header[3]:
-            raise FileFormatError(f"{path} is no IDX file of bytes: it starts with {header.hex() or 'nothing'}.")
-        ndim = header[3]
-        sizes = file.read(4 * ndim)
-        if len(sizes) < 4 * ndim:
-            raise FileFormatError(f"{path} is truncated: it ends within its header.")
-        shape = struct.unpack(f">{ndim}I", sizes)
-        data = np.frombuffer(file.read(), dtype=np.uint8)
-    if data.size != np.prod(shape, dtype=np.int64):
-        raise FileFormatError(f"{path} holds {data.size} bytes of data, but its header says shape {shape}.")
-    return data.reshape(shape)
 
 
 class MNIST(_DownloadedDataset):

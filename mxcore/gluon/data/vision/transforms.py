@@ -56,7 +56,8 @@ def _on_host(x: Any, function: Callable[..., np.ndarray], *args: Any) -> Any:
 
 
 def _pair(size: Any) -> tuple[int, int]:
-    return (size, size) if isinstance(size, (int, float, np.generic)) else (size[0], size[1])
+    width, height = (size, size) if isinstance(size, (int, float, np.generic)) else size
+    return int(width), int(height)
 
 
 class Compose(Sequential):
@@ -225,7 +226,8 @@ class RandomRotation(Block):
             raise ValueError(f"`angle_limits` must be an ordered tuple, got {angle_limits}")
         if not 0 <= rotate_with_proba <= 1:
             raise ValueError(
-                f"Probability of rotating the image should be between 0 and 1, got rotate_with_proba={rotate_with_proba}"
+                f"Probability of rotating the image should be between 0 and 1, got "
+                f"rotate_with_proba={rotate_with_proba}"
             )
         self._limits = (lower, upper)
         self._zoom = (zoom_in, zoom_out)
