@@ -137,7 +137,9 @@ def main() -> None:
         total[1] += case.calls * case.flops * len(used)
     for net, (seconds, flops) in sums.items():
         at_limit = flops / limit / 1e9
-        print(f"{net}: all convolutions of a training step {seconds * 1e3:.1f} ms, {at_limit * 1e3:.1f} ms at the limit")
+        print(
+            f"{net}: all convolutions of a training step {seconds * 1e3:.1f} ms, {at_limit * 1e3:.1f} ms at the limit"
+        )
     for name, shape, how in POOLS:
         if arguments.only not in name:
             continue

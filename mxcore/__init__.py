@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from ._version import __version__, __version__ as mxcore_version
 from .spec.errors import MXCoreError
 
 if TYPE_CHECKING:
@@ -36,10 +36,12 @@ _MODULES = {
     "nd": ".ndarray",
     "ndarray": ".ndarray",
     "operators": ".operators",
+    "operator": ".operator",
     "opt": ".optimizer",
     "optimizer": ".optimizer",
     "random": ".random",
     "rnd": ".random",
+    "runtime": ".runtime",
     "spec": ".spec",
     "test_utils": ".test_utils",
     "testing": ".testing",
@@ -54,11 +56,11 @@ _NAMES = {
     "current_context": (".context", "current_context"),
     "gpu": (".context", "gpu"),
     "waitall": (".ndarray", "waitall"),
-    "use": (".dispatch.use", "use"),
+    "use": (".dispatch.runtime", "use"),
     "hookimpl": (".registry", "hookimpl"),
 }
 
-__all__ = ["MXCoreError", "MXNetError", "__version__", *sorted(set(_MODULES) | set(_NAMES))]
+__all__ = ["MXCoreError", "MXNetError", "__version__", "mxcore_version", *sorted(set(_MODULES) | set(_NAMES))]
 
 
 def __getattr__(name: str) -> Any:

@@ -766,6 +766,10 @@ class PearsonCorrelation(EvalMetric):
             return super().get()
         return (self.name, self._conv / (numpy.sqrt(self._sse_p) * numpy.sqrt(self._sse_l)))
 
+    def get_global(self) -> tuple[Any, Any]:
+        # The running moments are of everything since reset().
+        return super().get_global() if self.average == "macro" or self.global_num_inst == 0 else self.get()
+
 
 @register
 class PCC(EvalMetric):

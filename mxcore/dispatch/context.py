@@ -96,7 +96,7 @@ class Context:
         """Give cached buffers of this device back to the system."""
         from . import runtime
 
-        runtime.current().storage.release_all(self)
+        runtime.current().storage(self).release_all(self)
 
 
 def cpu(device_id: int = 0) -> Context:

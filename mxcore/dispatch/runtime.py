@@ -1,95 +1,94 @@
-"""The bound Runtime: the engine, storage manager and op libraries in use, as plain objects.
+"""The bound Runtime: the engine, storage managers and op libraries in use, as plain objects.
 
-There is one Runtime per process, made at the first array operation. Choosing a backend makes a new one; whoever
-resolved something from the old one (fast paths) is told through :func:`on_change`. Swapping drains the old engine.
+There is one Runtime per process, made at the first array operation. Choosing a backend (:class:`use`) makes a new
+one; whoever resolved something from the old one (fast paths) is told through :func:`on_change`. Swapping drains the
+old engine. Nothing here is on the hot path: calls go to the objects that are bound.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..spec import BackendUnavailable, EngineCapability
+from ..engine import process
+from ..registry import process_registry
+from ..spec import BackendError, ConfigError, EngineCapability
 
 
 class Runtime:
-    """What calls go to. Immutable once made, but for op libraries of further device types.
+    """What calls go to.
 
     Attributes
     ----------
     engine : Engine
-    storage : StorageManager
     inline : bool
         Kernels run in the caller: the engine has :attr:`EngineCapability.INLINE`.
+    choices : dict
+        Part (``"engine"``, ``"ops.cpu"``, ...) -> :class:`mxcore.registry.Resolved`, which says who chose it; or a
+        string for an object that was handed over.
     """
 
-    __slots__ = ("_libraries", "engine", "inline", "names", "storage")
+    __slots__ = ("_libraries", "_names", "_storages", "choices", "engine", "inline")
 
-    def __init__(self, engine: Any, storage: Any, libraries: dict[str, Any], names: dict[str, Any]) -> None:
+    def __init__(self, engine: Any, storages: dict[str, Any], libraries: dict[str, Any], names: dict[str, Any]) -> None:
         self.engine = engine
-        self.storage = storage
         self.inline = EngineCapability.INLINE in engine.capabilities
+        self.choices: dict[str, Any] = {}
+        self._storages = storages
         self._libraries = libraries
-        self.names = names
+        self._names = names
 
     def library(self, ctx: Any) -> Any:
         """Return the op library that serves the device type of ``ctx``.
 
         Raises
         ------
-        BackendUnavailable, BackendNotInstalled
+        BackendError
             Saying what serves this device type and why it does not here.
         """
         try:
             return self._libraries[ctx.device_type]
         except KeyError:
-            library = _provider.library(ctx.device_type, self.names.get("ops"))
-            self._libraries[ctx.device_type] = library
-            return library
+            return self._make("ops", ctx.device_type, self._libraries)
+
+    def storage(self, ctx: Any) -> Any:
+        """Return the storage manager of the device type of ``ctx``."""
+        try:
+            return self._storages[ctx.device_type]
+        except KeyError:
+            return self._make("storage", ctx.device_type, self._storages)
+
+    def _make(self, kind: str, device_type: str, table: dict[str, Any]) -> Any:
+        with _lock:
+            if device_type not in table:
+                wanted = self._names.get(kind)
+                name = wanted.get(device_type) if isinstance(wanted, Mapping) else wanted
+                made = _create(kind, name, self.choices, device_type)
+                # One object serves all its device types: arrays of cpu and cpu_pinned then share kernels.
+                for other in table.values():
+                    if type(other) is type(made) and getattr(other, "name", None) == made.name:
+                        made = other
+                        break
+                table[device_type] = made
+            return table[device_type]
 
 
-class Provider:
-    """Where backends come from; the plug board in a real process, something smaller in a test."""
-
-    def engine(self, name: Any) -> Any:
-        """Return a new engine by name (None: the default)."""
-        raise NotImplementedError
-
-    def storage(self, name: Any) -> Any:
-        """Return a new storage manager by name (None: the default)."""
-        raise NotImplementedError
-
-    def library(self, device_type: str, names: Any) -> Any:
-        """Return the op library for a device type."""
-        raise NotImplementedError
+def _create(kind: str, name: Any, choices: dict[str, Any], device_type: str | None = None) -> Any:
+    part = kind if device_type is None else f"{kind}.{device_type}"
+    if name is not None and not isinstance(name, str | list | tuple):
+        choices[part] = "object"
+        return name
+    registry = process_registry()
+    # Storage managers serve any device type until pools say otherwise.
+    serves = device_type if kind == "ops" else None
+    origin = "mx.use" if name is not None else None
+    made = registry.create(kind, name, device_type=serves, origin=origin)
+    choices[part] = registry.resolve(kind, name, device_type=serves, origin=origin)
+    return made
 
 
-class _BuiltIns(Provider):
-    def engine(self, name: Any) -> Any:
-        from ..engine.naive import NaiveEngine
-
-        return NaiveEngine()
-
-    def storage(self, name: Any) -> Any:
-        from ..storage.direct import DirectStorage
-
-        return DirectStorage()
-
-    def library(self, device_type: str, names: Any) -> Any:
-        from ..oplib.numpy_library import NumpyLibrary
-
-        if device_type in NumpyLibrary.device_types:
-            return NumpyLibrary()
-        raise BackendUnavailable(
-            f"no installed op library serves device type '{device_type}'. Install one with: pip install mxcore-ops-cupy",
-            kind="ops",
-            name=device_type,
-        )
-
-
-_provider: Provider = _BuiltIns()
 _lock = threading.RLock()
 _current: Runtime | None = None
 _listeners: list[Callable[[Runtime], None]] = []
@@ -110,48 +109,113 @@ def current() -> Runtime:
 def _first() -> Runtime:
     with _lock:
         if _current is None:
-            bind()
+            _bind(_build(None, {}))
         return _current  # type: ignore[return-value]
 
 
-def bind(engine: Any = None, storage: Any = None, libraries: dict[str, Any] | None = None, ops: Any = None) -> Runtime:
-    """Bind a new Runtime from backend objects; parts left out come from the provider.
+def _build(old: Runtime | None, names: dict[str, Any]) -> Runtime:
+    """Make a Runtime with the parts in ``names`` new and the others from ``old``. Binds nothing."""
+    choices: dict[str, Any] = dict(old.choices) if old else {}
+    if names.get("engine") is not None or old is None:
+        engine = _create("engine", names.get("engine"), choices)
+    else:
+        engine = old.engine
+    keep_ops = old is not None and names.get("ops") is None
+    keep_storage = old is not None and names.get("storage") is None
+    merged = {**(old._names if old else {}), **{k: v for k, v in names.items() if v is not None}}
+    new = Runtime(
+        engine,
+        dict(old._storages) if keep_storage and old else {},
+        dict(old._libraries) if keep_ops and old else {},
+        merged,
+    )
+    new.choices = choices
+    # Ask for what was named now, so that a backend that cannot be used is an error here and not at some later call.
+    for kind, make in (("ops", new.library), ("storage", new.storage)):
+        wanted = names.get(kind)
+        for device_type in wanted if isinstance(wanted, Mapping) else ["cpu"] if wanted is not None else []:
+            make(_Device(device_type))
+    cpu = _Device("cpu")
+    new.library(cpu)
+    new.storage(cpu)
+    return new
 
-    Blocks until the old engine has finished its work.
-    """
+
+class _Device:
+    def __init__(self, device_type: str) -> None:
+        self.device_type = device_type
+
+
+def _bind(new: Runtime) -> None:
     global _current
     with _lock:
         old = _current
-        if old is not None:
+        if old is not None and old.engine is not new.engine:
             old.engine.wait_for_all()
-        new = Runtime(
-            engine if engine is not None else old.engine if old else _provider.engine(None),
-            storage if storage is not None else old.storage if old else _provider.storage(None),
-            libraries if libraries is not None else dict(old._libraries) if old else {},
-            {"ops": ops},
-        )
         _current = new
         for listener in _listeners:
             listener(new)
-        return new
+
+
+class use:
+    """Choose backends: ``mx.use(engine="naive")`` from now on, or for the length of a ``with`` block.
+
+    The choice is the process's, not the thread's: arrays are ordered by one engine at a time. Pending work of the
+    engine in use is finished first (this blocks). Nothing changes if a backend cannot be used.
+
+    Parameters
+    ----------
+    engine : str, list of str, or Engine
+        A name, names in order of preference (falling back is allowed only in a list, and warns), or an object.
+    storage, ops : str, list, object, or mapping of device type to one of those
+        ``{"cpu": "round"}``.
+
+    Raises
+    ------
+    BackendError
+        Saying why a backend cannot be used and what to do.
+
+    Examples
+    --------
+    >>> import mxcore as mx
+    >>> with mx.use(engine="naive", ops={"cpu": "numpy"}):
+    ...     (mx.nd.ones(2) + 1).asnumpy().tolist()
+    [2.0, 2.0]
+    """
+
+    def __init__(self, *, engine: Any = None, storage: Any = None, ops: Any = None) -> None:
+        if engine is None and storage is None and ops is None:
+            raise ConfigError("mx.use: name what to use: engine=, storage= or ops=.")
+        with _lock:
+            self._before = current()
+            _bind(_build(self._before, {"engine": engine, "storage": storage, "ops": ops}))
+
+    def __enter__(self) -> Runtime:
+        return current()
+
+    def __exit__(self, *exc: Any) -> None:
+        _bind(self._before)
 
 
 def device_count(device_type: str) -> int:
-    """How many devices of a type there are; 0 where nothing serves it."""
+    """How many devices of a type there are; 0 where no installed op library serves it."""
     try:
-        library = current()._libraries.get(device_type) or _provider.library(device_type, None)
-    except Exception:
+        library = current().library(_Device(device_type))
+    except BackendError:
         return 0
     return library.device_count(device_type)
 
 
 def memory_info(ctx: Any) -> tuple[int, int]:
     """Return free and total bytes of a device, from its op library."""
-    library = current().library(ctx)
-    return library.memory_info(ctx.device_id)
+    return current().library(ctx).memory_info(ctx.device_id)
+
+
+process.provide(lambda: current().engine)
 
 
 @atexit.register
 def _shutdown() -> None:
     if _current is not None:
         _current.engine.shutdown()
+        process_registry().shutdown()

@@ -18,6 +18,7 @@ from .dependency import (
 )
 from .naive import NaiveEngine
 from .pieces import pieces, run_serially
+from .process import bulk, set_bulk_size
 
 __all__ = [
     "Completion",
@@ -27,9 +28,11 @@ __all__ = [
     "Operation",
     "Task",
     "Variable",
+    "bulk",
     "pieces",
     "push_site",
     "retire",
     "run_serially",
     "separate",
+    "set_bulk_size",
 ]

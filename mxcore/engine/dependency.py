@@ -55,7 +55,7 @@ _NOT_WRITING_NOR_FAILED = ~(WRITING | FAILED)
 PushSite = tuple[tuple[CodeType, int], ...]
 
 
-def push_site(depth: int = 6, skip: int = 2) -> PushSite:
+def push_site(depth: int = 8, skip: int = 2) -> PushSite:
     """Return where the caller's caller was called from, cheaply (about 0.1 µs a frame).
 
     Parameters

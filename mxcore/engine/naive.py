@@ -24,6 +24,7 @@ import contextlib
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -87,7 +88,7 @@ class NaiveEngine:
 
     def __init__(self) -> None:
         self._threads: list[weakref.ref[_Held]] = []
-        self._deletions: list[tuple[Variable, Callable[[], Any] | None]] = []
+        self._deletions: deque[tuple[Variable, Callable[[], Any] | None]] = deque()
         self._late: list[Failure] = []  # failures of put-off deletions: no push could raise them
         self._stopped = ""
         self._shut_down = False
@@ -240,7 +241,8 @@ class NaiveEngine:
         if variable.flags & RETIRED:
             raise retired_error(variable, "DeleteVariable")
         variable.flags |= RETIRED
-        if self._attention or self._local.held:
+        # No stack yet: the collector came while this thread was making it.
+        if self._attention or getattr(self._local, "held", True):
             self._deletions.append((variable, release))
             self._attention = True
             self._settle(variable)
@@ -436,8 +438,10 @@ class NaiveEngine:
             try:
                 stacks = [held for ref in self._threads if (held := ref()) is not None]
                 in_use = {id(v) for held in stacks for sets in tuple(held) for vs in sets for v in vs}
-                due = [entry for entry in self._deletions if id(entry[0]) not in in_use]
-                self._deletions = [entry for entry in self._deletions if id(entry[0]) in in_use]
+                due: list[tuple[Variable, Callable[[], Any] | None]] = []
+                for _ in range(len(self._deletions)):  # others append meanwhile, without the lock
+                    entry = self._deletions.popleft()
+                    (self._deletions if id(entry[0]) in in_use else due).append(entry)
                 self._set_attention()
             finally:
                 self._lock.release()

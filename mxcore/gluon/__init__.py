@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from . import loss, nn, utils
 from .block import Block, HybridBlock
 from .parameter import Constant, DeferredInitializationError, Parameter, ParameterDict, tensor_types
@@ -16,7 +19,15 @@ __all__ = [
     "DeferredInitializationError",
     "tensor_types",
     "Trainer",
+    "data",
     "loss",
     "nn",
     "utils",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Data loading is imported when first touched: inference does without it.
+    if name == "data":
+        return importlib.import_module(".data", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

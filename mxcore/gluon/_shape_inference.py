@@ -186,9 +186,8 @@ def _is_known_array(value: Any) -> bool:
 def _cannot_infer(parameter: Any, used_by: str) -> ShapeError:
     return ShapeError(
         f"Deferred initialization failed: the shape {parameter.shape} of Parameter '{parameter.name}' is not fully "
-        "known "
-        f"and cannot be inferred from {used_by}. Pass the parameter straight to an operator that determines its shape "
-        f"({', '.join(SHAPE_RULES)}), or declare the whole shape.",
+        f"known and cannot be inferred from {used_by}. Pass the parameter straight to an operator that determines its "
+        f"shape ({', '.join(SHAPE_RULES)}), or declare the whole shape.",
         parameter=parameter.name,
     )
 

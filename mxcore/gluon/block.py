@@ -137,8 +137,7 @@ class Block:
             if name in self._reg_params:
                 raise AssertionError(
                     f"attribute '{name}' of {type(self).__name__} already holds a Parameter and cannot be given "
-                    "another. "
-                    "To share parameters between blocks, pass `params` when the block is made."
+                    "another. To share parameters between blocks, pass `params` when the block is made."
                 )
             self._reg_params[name] = value
         super().__setattr__(name, value)
@@ -205,9 +204,8 @@ class Block:
         for key, value in self.__dict__.items():
             if key != "_children" and isinstance(value, (list, tuple, dict)) and holds_stranger(value):
                 warnings.warn(
-                    f"{type(self).__name__}.{key} holds Blocks that are not registered, so their parameters are "
-                    "left out. "
-                    "Call register_child() for each, or keep them in nn.Sequential or nn.HybridSequential.",
+                    f"{type(self).__name__}.{key} holds Blocks that are not registered, so their parameters are left "
+                    "out. Call register_child() for each, or keep them in nn.Sequential or nn.HybridSequential.",
                     stacklevel=3,
                 )
 
@@ -240,8 +238,7 @@ class Block:
         """Call back with the output of every operator of a hybridized graph. Not available: there are no graphs yet."""
         raise MXNetError(
             f"register_op_hook on '{self.name}' watches the operators of a graph, and this version of mxcore runs "
-            "blocks "
-            "imperatively. Use register_forward_hook() to see the outputs of blocks."
+            "blocks imperatively. Use register_forward_hook() to see the outputs of blocks."
         )
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
@@ -344,9 +341,8 @@ class Block:
             for name, parameter in params.items():
                 if parameter not in found:
                     raise AssertionError(
-                        f"Parameter '{name}' is missing in file '{filename}', which has "
-                        f"{_brief_print_list(loaded)}. Set "
-                        "allow_missing=True to leave it as it is."
+                        f"Parameter '{name}' is missing in file '{filename}', which has {_brief_print_list(loaded)}. "
+                        "Set allow_missing=True to leave it as it is."
                     )
         for name, array in loaded.items():
             if name in params:
@@ -354,8 +350,7 @@ class Block:
             elif not ignore_extra:
                 raise ValueError(
                     f"'{name}' in file '{filename}' is no Parameter of this block, which has "
-                    f"{_brief_print_list(params)}. "
-                    "Set ignore_extra=True to skip it."
+                    f"{_brief_print_list(params)}. Set ignore_extra=True to skip it."
                 )
 
     def save_params(self, filename: str) -> None:
@@ -500,9 +495,8 @@ class HybridBlock(Block):
         """
         if backend is not None:
             raise MXNetError(
-                f"hybridize of '{self.name}': there is no graph backend '{backend}', because this version of "
-                "mxcore has no "
-                "graph partitioning. Leave backend out."
+                f"hybridize of '{self.name}': there is no graph backend '{backend}', because this version of mxcore "
+                "has no graph partitioning. Leave backend out."
             )
         if static_shape and not static_alloc:
             raise ParameterError(
@@ -526,11 +520,33 @@ class HybridBlock(Block):
             backward_bulk_size=backward_bulk_size,
         )
 
-    def optimize_for(self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any) -> None:
+    def optimize_for(
+        self,
+        x: Any,
+        *args: Any,
+        backend: str | None = None,
+        clear: bool = False,
+        static_alloc: bool = False,
+        static_shape: bool = False,
+        inline_limit: int = 2,
+        forward_bulk_size: int | None = None,
+        backward_bulk_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Partition the graph for a backend. Not available: there are no graph backends yet."""
         if not backend:
             raise ValueError(f"optimize_for of '{self.name}' needs the name of a backend.")
-        self.hybridize(True, backend, clear, **kwargs)
+        self.hybridize(
+            True,
+            backend,
+            clear,
+            static_alloc,
+            static_shape,
+            inline_limit,
+            forward_bulk_size,
+            backward_bulk_size,
+            **kwargs,
+        )
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write graph and parameters for deployment. Not available: there are no graphs yet."""
@@ -652,9 +668,8 @@ class HybridBlock(Block):
             self._in_format = structure
         elif _without_missing(structure) != _without_missing(self._in_format):
             raise ValueError(
-                f"'{self.name}' is hybridized and was first called with inputs structured as {self._in_format} (0 "
-                "is an "
-                f"array, -1 is None), now with {structure}. Call hybridize() again to change the structure."
+                f"'{self.name}' is hybridized and was first called with inputs structured as {self._in_format} (0 is "
+                f"an array, -1 is None), now with {structure}. Call hybridize() again to change the structure."
             )
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:

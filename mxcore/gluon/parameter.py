@@ -181,8 +181,8 @@ class Parameter:
         """
         if self._stype != "default":
             raise MXNetError(
-                f"Parameter '{self.name}' has storage type '{self._stype}', so data() cannot return it"
-                f"{'' if ctx is None else f' on {ctx}'}. Use row_sparse_data()."
+                f"Parameter '{self.name}' has storage type '{self._stype}', so data() cannot return "
+                f"it{'' if ctx is None else f' on {ctx}'}. Use row_sparse_data()."
             )
         return self._check_and_get(self._data, ctx)
 
@@ -190,8 +190,8 @@ class Parameter:
         """The array on every context, in the order of :meth:`list_ctx`."""
         if self._stype != "default":
             raise MXNetError(
-                f"Parameter '{self.name}' has storage type '{self._stype}', so list_data() cannot return it. "
-                "Use list_row_sparse_data()."
+                f"Parameter '{self.name}' has storage type '{self._stype}', so list_data() cannot return it. Use "
+                "list_row_sparse_data()."
             )
         return self._check_and_get(self._data, list)
 
@@ -272,8 +272,8 @@ class Parameter:
             )
         raise MXNetError(
             f"Parameter '{self.name}' has not been initialized. Initialize with block.initialize() or "
-            "block.collect_params().initialize(), and give the Trainer block.collect_params(): block.params leaves out "
-            "the parameters of child blocks."
+            "block.collect_params().initialize(), and give the Trainer block.collect_params(): block.params leaves "
+            "out the parameters of child blocks."
         )
 
     def var(self) -> Any:
@@ -474,8 +474,7 @@ class Parameter:
         if self._stype != "default" and self._trainer and trainer and self._trainer is not trainer:
             raise MXNetError(
                 f"Parameter '{self.name}' has storage type '{self._stype}' and already belongs to a Trainer, which "
-                "keeps "
-                "its rows. Only one Trainer is possible."
+                "keeps its rows. Only one Trainer is possible."
             )
         self._trainer = trainer
 
@@ -679,9 +678,8 @@ class ParameterDict:
         for key, parameter in other.items():
             if self._params.get(key, parameter) is not parameter:
                 raise AssertionError(
-                    f"cannot merge the dictionaries: '{key}' stands for a different Parameter in each of them. "
-                    "Give the "
-                    "blocks different prefixes."
+                    f"cannot merge the dictionaries: '{key}' stands for a different Parameter in each of them. Give "
+                    "the blocks different prefixes."
                 )
         self._params.update(other.items())
 
@@ -813,8 +811,8 @@ class ParameterDict:
             for name in self.keys():
                 if name not in arrays:
                     raise AssertionError(
-                        f"Parameter '{name[skip:]}' is missing in {source}, which has {_brief_print_list(arrays)}. "
-                        f"Set allow_missing=True to leave it as it is. {advice}"
+                        f"Parameter '{name[skip:]}' is missing in {source}, which has {_brief_print_list(arrays)}. Set "
+                        f"allow_missing=True to leave it as it is. {advice}"
                     )
         for name, array in arrays.items():
             if name in self._params:

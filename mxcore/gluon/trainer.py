@@ -8,11 +8,10 @@ otherwise every context gets the sum and updates its own copy.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .. import ndarray
+from .. import autograd, ndarray
 from .. import optimizer as opt
 from ..base import MXNetError
 from ..context import Context
@@ -70,22 +69,19 @@ class _DeviceStore:
     def broadcast(self, key: Any, value: Any, out: Sequence[Any], priority: int = 0) -> None:
         """Keep ``value`` and copy it to every other array of ``out``."""
         self._stored[key] = value
-        for array in out:
-            if array is not value:
-                array[:] = value.as_in_context(array.ctx)
+        _copy_to_all(value, out)
 
     def pushpull(self, key: Any, value: Sequence[Any], out: Sequence[Any] | None = None, priority: int = 0) -> None:
         """Add up ``value``; write the sum, or the value updated with it, to every array of ``out``."""
-        total = value[0]
-        if len(value) > 1:
-            total = ndarray.add_n(*(array.as_in_context(total.ctx) for array in value))
-        if self._updater is not None:
-            stored = self._stored[key]
-            self._updater(key, total, stored)
-            total = stored
-        for array in value if out is None else out:
-            if array is not total:
-                array[:] = total.as_in_context(array.ctx)
+        with autograd.pause():
+            total = value[0]
+            if len(value) > 1:
+                total = ndarray.add_n(*(array.as_in_context(total.ctx) for array in value))
+            if self._updater is not None:
+                stored = self._stored[key]
+                self._updater(key, total, stored)
+                total = stored
+        _copy_to_all(total, value if out is None else out)
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Write the updater's states."""
@@ -97,8 +93,17 @@ class _DeviceStore:
             self._updater.set_states(file.read())
 
 
+def _copy_to_all(value: Any, out: Sequence[Any]) -> None:
+    with autograd.pause():  # Writing parameters is no part of what the caller may be recording.
+        for array in out:
+            if array is not value:
+                array[:] = value.as_in_context(array.ctx)
+
+
 def _write(fname: str, content: bytes) -> None:
     """Write a file completely or not at all."""
+    import tempfile  # here, because few programs need it
+
     folder = os.path.dirname(os.path.abspath(fname))
     descriptor, partial = tempfile.mkstemp(dir=folder, prefix=os.path.basename(fname) + ".")
     with os.fdopen(descriptor, "wb") as file:
@@ -192,9 +197,8 @@ class Trainer:
         if isinstance(optimizer, opt.Optimizer):
             if optimizer_params:
                 raise AssertionError(
-                    "optimizer_params were given together with an Optimizer instance, which has its own. Leave "
-                    "them out, or "
-                    "name the optimizer by a string."
+                    "optimizer_params were given together with an Optimizer instance, which has its own. Leave them "
+                    "out, or name the optimizer by a string."
                 )
             self._optimizer = optimizer
             self._optimizer.param_dict = by_index
@@ -208,9 +212,8 @@ class Trainer:
             own = parameter.list_ctx()
             if contexts is not None and contexts != own:
                 raise AssertionError(
-                    f"all Parameters must be on the same contexts, but Parameter '{parameter.name}' is on {own} "
-                    "and those "
-                    f"before it on {contexts}. Initialize them together, or call reset_ctx()."
+                    f"all Parameters must be on the same contexts, but Parameter '{parameter.name}' is on {own} and "
+                    f"those before it on {contexts}. Initialize them together, or call reset_ctx()."
                 )
             contexts = own
         return contexts or []
@@ -234,13 +237,18 @@ class Trainer:
             if wanted not in _LOCAL_STORES:
                 raise MXNetError(
                     f"there is no kvstore '{wanted}' in this version of mxcore: a Trainer takes "
-                    f"{', '.join(_LOCAL_STORES)}, "
-                    "None, or an object with the KVStore contract."
+                    f"{', '.join(_LOCAL_STORES)}, None, or an object with the KVStore contract."
                 )
             if len(self._contexts) > 1:
                 store = _DeviceStore(wanted)
         elif wanted is not None:
             store = wanted
+        if self._contains_sparse_weight and not hasattr(store, "row_sparse_pull"):
+            sparse = next(parameter for parameter in self._params if parameter._stype != "default")
+            raise MXNetError(
+                f"Parameter '{sparse.name}' has storage type '{sparse._stype}', whose rows a kvstore must keep, and "
+                "this version of mxcore has none that does. Use stype='default'."
+            )
         if store is None:
             self._update_on_kvstore = None
         else:
@@ -303,12 +311,6 @@ class Trainer:
     def _row_sparse_pull(self, parameter: Parameter, out: Any, row_id: Any, full_idx: bool = False) -> None:
         """Have the store write rows ``row_id`` of a sparse parameter to ``out``."""
         self._prepare()
-        if not hasattr(self._kvstore, "row_sparse_pull"):
-            raise MXNetError(
-                f"rows of Parameter '{parameter.name}' cannot be fetched: this version of mxcore has no kvstore "
-                "for sparse "
-                "parameters. Use stype='default'."
-            )
         index = self._param2idx[parameter.name]
         self._kvstore.row_sparse_pull(index, out=out, row_ids=row_id, priority=-index)
 
@@ -364,9 +366,9 @@ class Trainer:
             and self._optimizer.rescale_grad != scale
         ):
             raise UserWarning(
-                f"the batch size changed (gradients would be scaled by {scale}, not "
-                f"{self._optimizer.rescale_grad}), which a "
-                "distributed kvstore that runs the optimizer does not notice. Keep it, or set update_on_kvstore=False."
+                f"the batch size changed (gradients would be scaled by {scale}, not {self._optimizer.rescale_grad}), "
+                "which a distributed kvstore that runs the optimizer does not notice. Keep it, or set "
+                "update_on_kvstore=False."
             )
         self._optimizer.rescale_grad = scale
 
@@ -395,9 +397,8 @@ class Trainer:
                         continue
                     raise UserWarning(
                         f"the gradient of Parameter '{parameter.name}' on {array.ctx} was not renewed by backward "
-                        "since the "
-                        "last step. Maybe the model did not use this Parameter, or backward was not called. If that is "
-                        "meant, pass ignore_stale_grad=True to skip such Parameters."
+                        "since the last step. Maybe the model did not use this Parameter, or backward was not called. "
+                        "If that is meant, pass ignore_stale_grad=True to skip such Parameters."
                     )
                 if not on_store:
                     indices.append(index)

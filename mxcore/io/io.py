@@ -239,11 +239,11 @@ class NDArrayIter(DataIter):
             raise NotImplementedError(
                 "`NDArrayIter` only supports ``CSRNDArray`` with `last_batch_handle` set to `discard`."
             )
-        self.idx = np.arange(self.data[0][1].shape[0])
-        self.shuffle = shuffle
-        self.last_batch_handle = last_batch_handle
         self.layout = layout
         self._axis = layout.find("N")
+        self.idx = np.arange(self.data[0][1].shape[self._axis])
+        self.shuffle = shuffle
+        self.last_batch_handle = last_batch_handle
         self.num_data = self.idx.shape[0]
         self.cursor = -batch_size
         # The rows left over from an epoch under 'roll_over'.
@@ -360,5 +360,5 @@ class NDArrayIter(DataIter):
 
     def _shuffle_data(self) -> None:
         np.random.shuffle(self.idx)
-        self.data = _getdata_by_idx(self.data, self.idx)
-        self.label = _getdata_by_idx(self.label, self.idx)
+        self.data = _getdata_by_idx(self.data, self.idx, self._axis)
+        self.label = _getdata_by_idx(self.label, self.idx, self._axis)

@@ -68,11 +68,11 @@ def _has_instance(data: list[tuple[str, Any]], dtype: Any) -> bool:
     return any(isinstance(array, dtype) for _, array in data)
 
 
-def _getdata_by_idx(data: list[tuple[str, Any]], idx: np.ndarray) -> list[tuple[str, Any]]:
-    """Return the sources with their rows in the order `idx`; HDF5 datasets stay as they are."""
+def _getdata_by_idx(data: list[tuple[str, Any]], idx: np.ndarray, axis: int = 0) -> list[tuple[str, Any]]:
+    """Return the sources with their rows, along `axis`, in the order `idx`; HDF5 datasets stay as they are."""
     return [
         (name, value)
         if is_h5py_dataset(value)
-        else (name, nd.array(value.asnumpy()[idx], ctx=value.context, dtype=value.dtype))
+        else (name, nd.array(np.take(value.asnumpy(), idx, axis=axis), ctx=value.context, dtype=value.dtype))
         for name, value in data
     ]

@@ -51,16 +51,18 @@ from .arithmetic import (
     true_divide,
 )
 from .ndarray import NDArray
+from ..dispatch.context import current_context
 
 _SUBMODULES = ("random", "linalg", "contrib", "image", "sparse", "op", "_internal", "utils", "files")
-_ELSEWHERE = {"save": "files", "load": "files", "load_frombuffer": "files"}
+#: Functions that live in modules imported only when they are asked for.
+_ELSEWHERE = {"save": "files", "load": "files", "load_frombuffer": "files", "Custom": "custom"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         value = importlib.import_module(f".{name}", __name__)
     elif name in _ELSEWHERE:
-        value = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+        value = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), "custom" if name == "Custom" else name)
     elif not name.startswith("__") and operators.known(name):
         value = make_function(operators.get(name), NDArray, name, __name__)
     else:
@@ -74,7 +76,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "NDArray", "add", "arange", "array", "concatenate", "divide", "empty", "equal", "eye", "from_dlpack", "from_numpy",
+    "NDArray", "add", "arange", "array", "concatenate", "current_context", "divide", "empty", "equal", "eye", "from_dlpack", "from_numpy",
     "full", "greater", "greater_equal", "lesser", "lesser_equal", "linspace", "logical_and", "logical_or",
     "logical_xor", "maximum", "minimum", "modulo", "moveaxis", "multiply", "not_equal", "onehot_encode", "ones",
     "power", "split_v2", "subtract", "to_dlpack_for_read", "to_dlpack_for_write", "true_divide", "waitall", "zeros",

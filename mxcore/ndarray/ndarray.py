@@ -25,6 +25,10 @@ from .indexing import Plan
 
 __all__ = ["NDArray", "array_of"]
 
+#: Names that MXNet code imports from this module.
+py_slice = slice
+_STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
+
 
 def array_of(data: Any, ctx: Context | None = None, cls: type | None = None) -> Any:
     """Return an array around a backend array that nobody else will write. No copy."""

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     hookimpl = pluggy.HookimplMarker("mxcore")
 
+_CLASS_REGISTRIES = ("get_registry", "get_register_func", "get_alias_func", "get_create_func")
+
 _lock = threading.Lock()
 _process: Registry | None = None
 
@@ -65,6 +67,10 @@ def __getattr__(name: str) -> Any:
         from . import registrar
 
         return getattr(registrar, name)
+    if name in _CLASS_REGISTRIES:  # MXNet's mx.registry, which lives under this name for its users
+        from .. import _class_registry
+
+        return getattr(_class_registry, name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

@@ -632,6 +632,15 @@ class EngineConformance:
         within(engine.wait_for_all)
         assert log == ["still using it", "release"]
 
+    def test_error_of_a_release_that_had_to_wait_is_reported(self, engine: Any) -> None:
+        x, error = engine.new_variable(), Boom("release")
+
+        def release() -> None:
+            raise error
+
+        engine.push(lambda: engine.delete_variable(x, release), [x])
+        assert self.settle(engine) == [error]
+
     def test_deletion_from_another_thread_does_not_wait(self, engine: Any) -> None:
         x, y, log = engine.new_variable(), engine.new_variable(), []
 
@@ -772,6 +781,31 @@ class EngineConformance:
         assert sum(sums) == 480
         assert [v.version for v in shared] == [160] * 3
         assert orders == [list(range(60))] * 8
+
+    def test_conflicting_functions_of_two_threads_exclude_each_other(self, engine: Any) -> None:
+        for first, second in (("write", "write"), ("write", "read"), ("read", "write")):
+            x, log = engine.new_variable(), []
+            inside, intruded = threading.Event(), threading.Event()
+
+            def slow(log: list[str] = log, inside: Any = inside, intruded: Any = intruded) -> None:
+                inside.set()
+                intruded.wait(0.1)  # time for the other one to do wrong
+                log.append("first")
+
+            def pusher(kind: str, function: Any, after: Any = None, x: Any = x) -> None:
+                assert after is None or after.wait(20)
+                engine.push(function, *(([], [x]) if kind == "write" else ([x], [])))
+                engine.wait_for_all()
+
+            together(
+                [
+                    lambda kind=first, slow=slow, pusher=pusher: pusher(kind, slow),
+                    lambda kind=second, log=log, intruded=intruded, pusher=pusher, inside=inside: pusher(
+                        kind, lambda: (intruded.set(), log.append("second")), inside
+                    ),
+                ]
+            )
+            assert log == ["first", "second"], f"a {second} ran during a {first}"
 
     def test_many_threads_may_wait_at_once(self, engine: Any) -> None:
         x, log = engine.new_variable(), []

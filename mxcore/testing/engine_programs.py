@@ -718,6 +718,9 @@ def _run_engine(name: str, make: Callable[[int], Any], options: Any) -> int:
         ops = low + random.Random(seed).randrange(high - low + 1)
         program = Program(seed, ops, options.variables, options.failures)
         engine = make(seed)
+        programs += 1
+        actions += len(program.actions)
+        functions += len(program.serial.ran)
         try:
             run_program(program, engine)
         except Exception as error:
@@ -735,9 +738,6 @@ def _run_engine(name: str, make: Callable[[int], Any], options: Any) -> int:
                 break
         else:
             engine.shutdown()
-        programs += 1
-        actions += len(program.actions)
-        functions += len(program.serial.ran)
     seconds = time.perf_counter() - began
     print(
         f"{name}: {programs} programs, {actions} actions, {functions} functions run, "

@@ -144,6 +144,7 @@ class SeededEngine:
         self._taking = 0  # steps being taken, in all threads
         self._blocked = 0  # those of them whose thread sleeps in a wait
         self._outstanding: dict[Completion, None] = {}  # asynchronous functions that ran and have not completed
+        self._waits = 0  # markers in the tracker
         self._inbox: deque[Task] = deque()
         self._stopped = ""
 
@@ -226,6 +227,7 @@ class SeededEngine:
             if marker.__class__ is _Marker:
                 marker.failure = task.inherited
                 marker.done = True
+                self._waits -= 1
                 ready += self.tracker.complete(task)
             else:
                 self._add(functools.partial(self._run, task))
@@ -369,7 +371,7 @@ class SeededEngine:
             claimed = bool(
                 self._inline
                 and not task.asynchronous
-                and self._decide("i", lambda: self._random.random() < self._inline)
+                and self._decide("i", lambda: int(self._random.random() < self._inline))
                 and self.tracker.claim(task.reads, task.writes)
             )
             if claimed:
@@ -443,8 +445,9 @@ class SeededEngine:
         try:
             if self._taking == self._blocked and not self._outstanding:
                 self._changed.notify_all()
+                pending = self.tracker.pending - self._waits
                 raise EngineError(
-                    f"{what}: the wait cannot end. {self.tracker.pending} functions are pending, none can run"
+                    f"{what}: the wait cannot end. {pending} functions are pending, none can run"
                     + (
                         f", and {self._taking} running ones wait themselves. A function must not wait for what it "
                         "writes, or for what comes after it."
@@ -469,6 +472,7 @@ class SeededEngine:
             if not self.tracker.being_written(variable):
                 return variable.failure if variable.flags & FAILED else None
             marker = _Marker()
+            self._waits += 1
             sets: Sets = ((variable,), (variable,), ())
             self._admit(self.tracker.append(Task(None, sets, name="wait", payload=marker)))
         self._drive(lambda: marker.done, f"wait_for_variable({variable.name or hex(id(variable))!r})")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import inspect
 import types
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from mxcore.engine import dependency
+from mxcore.engine import dependency, naive
 from mxcore.testing import engine_seeded
 from mxcore.testing.engine_conformance import EngineConformance
 from mxcore.testing.engine_programs import Program, run_program, seeded_options
@@ -205,8 +207,12 @@ MUTANTS = {
         "            if variable.flags or variable in reads:",
     ),
     "a claim does not count its reads": (
-        "        for variable in reads:\n            variable.readers += 1\n        for variable in writes:\n            variable.flags",
-        "        for variable in writes:\n            variable.flags",
+        """        for variable in reads:
+            variable.readers += 1
+        for variable in writes:
+            variable.flags""",
+        """        for variable in writes:
+            variable.flags""",
     ),
     "a claim ignores errors": (
         """        for variable in reads:
@@ -223,13 +229,90 @@ MUTANTS = {
 }
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    """Give the seeded engine a tracker with ``old`` replaced by ``new``."""
-    source = inspect.getsource(dependency)
-    assert source.count(old) == 1, f"the tracker has changed: {source.count(old)} times\n{old}"
+# The same for mxcore/engine/naive.py.
+NAIVE_MUTANTS = {
+    "a failing function leaves no error": (
+        """                    _end(writes, Failure(as_failure(error, name), name, push_site()))
+                    raise""",
+        "                    raise",
+    ),
+    "what inherits an error leaves none": (
+        """            _end(writes, inherited)
+            inherited.throw()""",
+        "            inherited.throw()",
+    ),
+    "an error is inherited without being raised": (
+        """            _end(writes, inherited)
+            inherited.throw()""",
+        """            _end(writes, inherited)
+            return""",
+    ),
+    "an overwrite does not heal": (
+        "            variable.flags &= ~FAILED",
+        "            variable.flags &= ~0",
+    ),
+    "NO_SKIP heals": (
+        "        _end(writes, inherited)\n\n",
+        "        _end(writes, None)\n\n",
+    ),
+    "NO_SKIP is skipped": (
+        "prop != FnProperty.NO_SKIP and prop != FnProperty.DELETE_VARIABLE",
+        "prop != FnProperty.DELETE_VARIABLE",
+    ),
+    "a deleted variable can be pushed on": (
+        """            if variable.flags & RETIRED:
+                raise retired_error(variable, name)""",
+        """            if variable.flags & 0:
+                raise retired_error(variable, name)""",
+    ),
+    "a repeated write counts twice": (
+        "            writes = tuple(dict.fromkeys(writes))",
+        "            writes = tuple(writes)",
+    ),
+    "a buffer is freed while it is in use": (
+        "(self._deletions if id(entry[0]) in in_use else due)",
+        "due",
+    ),
+    "reads do not wait for the writes of other threads": (
+        "    return any(variable in other_writes for variable in reads)",
+        "    return False",
+    ),
+    "writes do not wait for other threads": (
+        "            return True\n    return any(variable in other_writes for variable in reads)",
+        "            return False\n    return any(variable in other_writes for variable in reads)",
+    ),
+    "what was held is not let go": (
+        "            del held[depth:]\n            if self._attention:",
+        "            del held[depth + 1 :]\n            if self._attention:",
+    ),
+    "an asynchronous function is not waited for": (
+        "            while not done.wait(_POLL_S):\n                pass",
+        "            done.is_set()",
+    ),
+    "a stopped engine takes work": (
+        "        if self._stopped and not depth:",
+        "        if self._stopped and depth:",
+    ),
+    "the error of a put-off release is lost": (
+        "                    self._late.append(failure)",
+        "                    pass",
+    ),
+}
+
+
+def mutant(original: types.ModuleType, old: str, new: str) -> types.ModuleType:
+    """Return ``original`` with ``old`` replaced by ``new``."""
+    source = inspect.getsource(original)
+    assert source.count(old) == 1, f"{original.__name__} has changed: {source.count(old)} times\n{old}"
     module = types.ModuleType("mxcore.engine.mutant")
     module.__package__ = "mxcore.engine"
     exec(compile(source.replace(old, new), "mutant", "exec"), module.__dict__)
+    return module
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Give the seeded engine a tracker with ``old`` replaced by ``new``."""
+    module = mutant(dependency, old, new)
     for name, value in vars(engine_seeded).items():
         if getattr(value, "__module__", None) == dependency.__name__:
             monkeypatch.setattr(engine_seeded, name, getattr(module, name))
@@ -246,22 +329,28 @@ def conformance_tests() -> list[str]:
     ]
 
 
-def found_by_programs() -> str:
+def seeded(seed: int) -> engine_seeded.SeededEngine:
+    return engine_seeded.SeededEngine(seed, **seeded_options(seed) | {"patience_s": 0.5})
+
+
+def found_by_programs(make: Callable[[int], Any] = seeded) -> str:
     for seed in range(PROGRAMS):
-        engine = engine_seeded.SeededEngine(seed, **seeded_options(seed) | {"patience_s": 0.5})
         try:
-            run_program(Program(seed, 120), engine)
+            run_program(Program(seed, 120), make(seed))
         except Exception as error:
             return f"program {seed}: {type(error).__name__}: {error}"
     return ""
 
 
-def found_by_conformance() -> str:
+def seeded_plain(number: int) -> engine_seeded.SeededEngine:
+    return engine_seeded.SeededEngine(0, patience_s=0.5, inline=float(number))
+
+
+def found_by_conformance(make: Callable[[int], Any] = seeded_plain) -> str:
     for name in conformance_tests():
-        for options in ({}, {"inline": 1.0}):
-            engine = engine_seeded.SeededEngine(0, patience_s=0.5, **options)
+        for number in range(2):
             try:
-                getattr(EngineConformance(), name)(engine)
+                getattr(EngineConformance(), name)(make(number))
             except pytest.skip.Exception:
                 pass
             except (Exception, pytest.fail.Exception) as error:
@@ -280,3 +369,9 @@ def test_the_kit_finds_nothing_in_the_tracker_as_it_is(monkeypatch):
 def test_the_kit_finds(monkeypatch, name):
     plant(monkeypatch, *MUTANTS[name])
     assert found_by_programs() or found_by_conformance(), "not found"
+
+
+@pytest.mark.parametrize("name", NAIVE_MUTANTS)
+def test_the_kit_finds_in_naive(name):
+    engine = mutant(naive, *NAIVE_MUTANTS[name]).NaiveEngine
+    assert found_by_programs(lambda seed: engine()) or found_by_conformance(lambda number: engine()), "not found"

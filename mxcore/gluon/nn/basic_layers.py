@@ -92,9 +92,8 @@ class Sequential(_Stack):
         """Hybridize the children; warns if all could be hybridized as one."""
         if self._children and all(isinstance(child, HybridBlock) for child in self._children.values()):
             warnings.warn(
-                f"all children of Sequential '{self.prefix}' are HybridBlocks; HybridSequential would hybridize "
-                "them as "
-                "one and be faster.",
+                f"all children of Sequential '{self.prefix}' are HybridBlocks; HybridSequential would hybridize them "
+                "as one and be faster.",
                 stacklevel=2,
             )
         super().hybridize(active, **kwargs)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,13 @@ _POSITIONS = 1024
 _COLUMNS = 1 << 18
 # Floats of the padded image (some channels of it) that a depthwise piece works on.
 _DEPTHWISE_FLOATS = 1 << 14
+#: Whether large 3x3 convolutions in float32 may go Winograd's way (about 6 times the rounding error of direct sums).
+USE_WINOGRAD = True
+_WINOGRAD_CHANNELS = 32
+_WINOGRAD_TILES = 32
+# Transformed numbers of a piece, and tiles of a piece whose products are summed.
+_WINOGRAD_FLOATS = 1 << 18
+_WINOGRAD_SUM_TILES = 256
 # Results of at most this many channels are scattered, see _prefer_scatter.
 _FEW_CHANNELS = 8
 # From this size on, threads share a weight gradient by channels.
@@ -229,7 +236,11 @@ class _Windows:
     def view(self, padded: np.ndarray, first_axis: int, block: Sequence[slice], taps_last: bool) -> np.ndarray:
         """View contiguous ``padded`` with its spatial axes replaced by those of ``out[block]`` and of the taps."""
         last_axis = first_axis + len(self.out)
-        lead, spatial, tail = padded.strides[:first_axis], padded.strides[first_axis:last_axis], padded.strides[last_axis:]
+        lead, spatial, tail = (
+            padded.strides[:first_axis],
+            padded.strides[first_axis:last_axis],
+            padded.strides[last_axis:],
+        )
         offset = 0
         for begin, stride, part, nbytes in zip(self.start, self.stride, block, spatial):
             offset += (begin + stride * part.start) * nbytes
@@ -316,9 +327,7 @@ def _blocks(shape: Ints, budget: int) -> tuple[tuple[slice, ...], ...]:
             break
         sizes[axis] = 1
     starts = itertools.product(*(range(0, size, step) for size, step in zip(shape, sizes)))
-    return tuple(
-        tuple(slice(a, min(a + step, size)) for a, step, size in zip(start, sizes, shape)) for start in starts
-    )
+    return tuple(tuple(slice(a, min(a + step, size)) for a, step, size in zip(start, sizes, shape)) for start in starts)
 
 
 def _positions(depth: int) -> int:
@@ -393,6 +402,8 @@ def _correlate(
     group, filters, depth = jobs[0].w.shape[:3]
     if group > 1 and depth == 1 and filters <= 4:
         run: Any = _correlate_depthwise
+    elif len(jobs) == 1 and _suits_winograd(jobs[0].windows, x.shape[0], group, depth, filters, dtype):
+        run = _correlate_winograd
     elif any(_prefer_channel_last(x, job.windows, group, group * filters) for job in jobs):
         run = _correlate_channel_last
     else:
@@ -612,6 +623,196 @@ def _correlate_depthwise(
     parallel_for(n, 1, run)
 
 
+# Winograd's F(4x4, 3x3): 36 multiplications for 16 outputs in place of 144. A tile of 6x6 inputs is changed to the
+# basis of polynomial values at 0, 1, -1, 2, -2 and infinity, where correlation is a product; 2-D is 1-D twice.
+_INPUT_BASIS = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ]
+)
+_WEIGHT_BASIS = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
+_OUTPUT_BASIS = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
+
+
+@functools.cache
+def _winograd_bases(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the changes of basis of flattened tiles: inputs (36, 36), weights (36, 9), outputs (16, 36)."""
+    bases = (_INPUT_BASIS, _WEIGHT_BASIS, _OUTPUT_BASIS)
+    return tuple(np.kron(basis, basis).astype(dtype) for basis in bases)  # type: ignore[return-value]
+
+
+def _suits_winograd(windows: _Windows, n: int, group: int, channels: int, filters: int, dtype: np.dtype) -> bool:
+    """Whether to use Winograd's way: 3x3, stride 1, float32, and enough of everything to pay for three transforms.
+
+    float64 is for those who want every digit, so it always takes the direct way.
+    """
+    if windows.taps != (3, 3) or windows.stride != (1, 1) or windows.step != (1, 1) or any(windows.start):
+        return False
+    if not USE_WINOGRAD or group != 1 or dtype != np.float32:
+        return False
+    tiles = math.prod(-(-o // 4) for o in windows.out)
+    wasted = 16 * tiles > 1.4 * windows.n_out
+    return min(channels, filters) >= _WINOGRAD_CHANNELS and n * tiles >= _WINOGRAD_TILES and not wasted
+
+
+def _tiled(windows: _Windows) -> _Windows:
+    """Return the 6x6 windows, 4 apart, that hold what ``windows`` read."""
+    tiles = tuple(-(-o // 4) for o in windows.out)
+    size = tuple(4 * t + 2 for t in tiles)
+    return _Windows(windows.low, size, (0, 0), (4, 4), (6, 6), (1, 1), tiles)
+
+
+def _winograd_pieces(n: int, tiles: int, wanted: int) -> list[slice]:
+    return _pieces(n, tiles, max(tiles, wanted))
+
+
+def _input_tiles(x: np.ndarray, tiled: _Windows, dtype: np.dtype, to: np.ndarray) -> None:
+    """Write the tiles of ``x`` ``(n, H, W, C)`` in their basis into ``to`` ``(36, n * tiles, C)``."""
+    n, channels = len(x), x.shape[-1]
+    shape = (6, 6, n, *tiled.out, channels)
+    with (
+        borrow("padded", (n, *tiled.size, channels), dtype) as padded,
+        borrow("columns", shape, dtype) as tiles,
+    ):
+        _pad(x, padded, 1, tiled)
+        view = tiled.view(padded, 1, tuple(slice(0, o) for o in tiled.out), True)
+        np.copyto(tiles, np.moveaxis(view, (3, 4), (0, 1)))
+        np.matmul(_winograd_bases(dtype)[0], tiles.reshape(36, -1), out=to.reshape(36, -1))
+
+
+def _correlate_winograd(
+    x: np.ndarray, jobs: Sequence[_Job], bias: np.ndarray | None, dtype: np.dtype, parallel_for: ParallelFor
+) -> None:
+    job = jobs[0]
+    n, channels = x.shape[:2]
+    filters = job.w.shape[1]
+    tiled = _tiled(job.windows)
+    n_tiles = tiled.n_out
+    height, width = job.windows.out
+    source, target = np.moveaxis(x, 1, -1), np.moveaxis(job.y, 1, -1)
+    _, weight_basis, output_basis = _winograd_bases(dtype)
+    # The weights in their basis, (36, O, C) or (36, C, O), whichever is the cheaper transpose.
+    frm = np.moveaxis(job.w[0], (0, 1), (-2, -1))
+    by_filter = frm.strides[-2] >= frm.strides[-1]
+    if not by_filter:
+        frm = frm.swapaxes(-1, -2)
+    rows, columns = frm.shape[-2:]
+    weights = np.empty((36, rows, columns), dtype)
+
+    def transform(low: int, high: int) -> None:
+        for first in range(low, high, 32):
+            part = slice(first, min(high, first + 32))
+            with borrow("weights", (3, 3, part.stop - first, columns), dtype) as taps:
+                np.copyto(taps, frm[:, :, part], casting="same_kind")
+                np.matmul(
+                    weight_basis,
+                    taps.reshape(9, -1),
+                    out=weights.reshape(36, -1)[:, first * columns : part.stop * columns],
+                )
+
+    parallel_for(rows, -(-rows // 2), transform)
+    matrices = weights.swapaxes(1, 2) if by_filter else weights
+    pieces = _winograd_pieces(n, n_tiles, _WINOGRAD_FLOATS // (36 * max(channels, filters)))
+
+    def run(low: int, high: int) -> None:
+        for part in pieces[low:high]:
+            count = part.stop - part.start
+            total = count * n_tiles
+            with (
+                borrow("tiles", (36, total, channels), dtype) as tiles,
+                borrow("products", (36, total, filters), dtype) as products,
+                borrow("outputs", (4, 4, count, *tiled.out, filters), dtype) as outputs,
+                borrow("product", (count, tiled.out[0], 4, tiled.out[1], 4, filters), dtype) as image,
+            ):
+                _input_tiles(source[part], tiled, dtype, tiles)
+                np.matmul(tiles, matrices, out=products)
+                np.matmul(output_basis, products.reshape(36, -1), out=outputs.reshape(16, -1))
+                np.copyto(image.transpose(2, 4, 0, 1, 3, 5), outputs)
+                whole = image.reshape(count, 4 * tiled.out[0], 4 * tiled.out[1], filters)
+                if bias is not None:
+                    whole += bias
+                np.copyto(target[part], whole[:, :height, :width], casting="same_kind")
+
+    parallel_for(len(pieces), 1, run)
+
+
+def _weigh_winograd(
+    x: np.ndarray, g: np.ndarray, dw: np.ndarray, windows: _Windows, dtype: np.dtype, parallel_for: ParallelFor
+) -> None:
+    """The transpose of :func:`_correlate_winograd` in the weights: sum products of tiles, then leave the basis."""
+    n, channels = x.shape[:2]
+    filters = dw.shape[1]
+    tiled = _tiled(windows)
+    n_tiles = tiled.n_out
+    # The outputs of a tile are 4x4 and do not overlap.
+    outputs = _Windows((0, 0), tuple(4 * t for t in tiled.out), (0, 0), (4, 4), (4, 4), (1, 1), tiled.out)
+    source, grad = np.moveaxis(x, 1, -1), np.moveaxis(g, 1, -1)
+    _, weight_basis, output_basis = _winograd_bases(dtype)
+    pieces = _winograd_pieces(n, n_tiles, _WINOGRAD_SUM_TILES)
+    # Threads share the channels of a large weight and the images of a small one, as in the direct way.
+    halves = 2 if dw.size >= _LARGE_WEIGHT else 1
+    half = -(-channels // halves)
+
+    def sum_pieces(channel: slice, low: int, high: int, total: np.ndarray) -> None:
+        for part in pieces[low:high]:
+            count = part.stop - part.start
+            n_rows = count * n_tiles
+            with (
+                borrow("tiles", (36, n_rows, channel.stop - channel.start), dtype) as tiles,
+                borrow("gradients", (36, n_rows, filters), dtype) as gradients,
+                borrow("partial", total.shape, dtype) as partial,
+            ):
+                _input_tiles(source[part][..., channel], tiled, dtype, tiles)
+                with (
+                    borrow("padded", (count, *outputs.size, filters), dtype) as padded,
+                    borrow("columns", (4, 4, count, *tiled.out, filters), dtype) as cut,
+                ):
+                    _pad(grad[part], padded, 1, outputs)
+                    view = outputs.view(padded, 1, tuple(slice(0, o) for o in tiled.out), True)
+                    np.copyto(cut, np.moveaxis(view, (3, 4), (0, 1)))
+                    np.matmul(output_basis.T, cut.reshape(16, -1), out=gradients.reshape(36, -1))
+                if part is pieces[low]:
+                    np.matmul(gradients.swapaxes(1, 2), tiles, out=total)
+                else:
+                    np.matmul(gradients.swapaxes(1, 2), tiles, out=partial)
+                    np.add(total, partial, out=total)
+
+    def finish(channel: slice, total: np.ndarray) -> None:
+        with borrow("weights", (3, 3, filters, channel.stop - channel.start), dtype) as taps:
+            np.matmul(weight_basis.T, total.reshape(36, -1), out=taps.reshape(9, -1))
+            np.copyto(dw[0][:, channel], np.moveaxis(taps, (0, 1), (2, 3)), casting="same_kind")
+
+    if halves == 2:
+
+        def run(low: int, high: int) -> None:
+            for first in range(low * half, min(channels, high * half), half):
+                channel = slice(first, min(channels, first + half))
+                with borrow("sums", (36, filters, channel.stop - first), dtype) as total:
+                    sum_pieces(channel, 0, len(pieces), total)
+                    finish(channel, total)
+
+        parallel_for(2, 1, run)
+        return
+    lanes = min(len(pieces), _LANES)
+    totals = [np.empty((36, filters, channels), dtype) for _ in range(lanes)]
+
+    def run_lanes(low: int, high: int) -> None:
+        for lane in range(low, high):
+            sum_pieces(
+                slice(0, channels), len(pieces) * lane // lanes, len(pieces) * (lane + 1) // lanes, totals[lane]
+            )
+
+    parallel_for(lanes, 1, run_lanes)
+    for other in totals[1:]:
+        totals[0] += other
+    finish(slice(0, channels), totals[0])
+
+
 def convolution(
     x: np.ndarray,
     w: np.ndarray,
@@ -666,7 +867,9 @@ def convolution_backward_data(
     spatial, out = dx_view.shape[2:], g_view.shape[2:]
     plan = _backward_windows(spatial, kernel, stride, dilate, pad, out)
     if num_group == 1 and g.size and _prefer_scatter(plan, dx_view.shape[1], kernel, out):
-        _scatter(g_view, w_view[0].swapaxes(0, 1), dx_view, kernel, stride, dilate, pad, _compute_dtype(g, w), parallel_for)
+        _scatter(
+            g_view, w_view[0].swapaxes(0, 1), dx_view, kernel, stride, dilate, pad, _compute_dtype(g, w), parallel_for
+        )
         return dx
     if len(plan) < math.prod(min(s, n) for s, n in zip(stride, spatial)):
         dx.fill(0)  # some residues of the stride see no tap
@@ -680,7 +883,9 @@ def convolution_backward_data(
     return dx
 
 
-def _prefer_scatter(plan: Sequence[tuple[Ints, tuple[slice, ...], _Windows]], channels: int, kernel: Ints, out: Ints) -> bool:
+def _prefer_scatter(
+    plan: Sequence[tuple[Ints, tuple[slice, ...], _Windows]], channels: int, kernel: Ints, out: Ints
+) -> bool:
     """Whether to multiply first and add overlapping results, in place of gathering a padded gradient.
 
     A gather also multiplies the padding: 2.25 times the work for a 5x5 kernel without pad on 12x12. And a result of
@@ -712,8 +917,7 @@ def _scatter(
     lands = []
     for position in taps:
         pairs = [
-            _landing(t * d - p, o, s, size)
-            for t, d, p, o, s, size in zip(position, dilate, pad, out, stride, spatial)
+            _landing(t * d - p, o, s, size) for t, d, p, o, s, size in zip(position, dilate, pad, out, stride, spatial)
         ]
         lands.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
     if channel_last:
@@ -800,6 +1004,8 @@ def convolution_backward_weight(
     group, filters, depth = dw_view.shape[:3]
     if group > 1 and depth == 1 and filters <= 4:
         _weigh_depthwise(x_view, g_view, dw_view, windows, dtype, parallel_for)
+    elif _suits_winograd(windows, x.shape[0], group, depth, filters, dtype):
+        _weigh_winograd(x_view, g_view, dw_view, windows, dtype, parallel_for)
     elif not _prefer_channel_last(x_view, windows, group, group * filters):
         _weigh_channel_first(x_view, g_view, dw_view, windows, dtype, parallel_for)
     elif group == 1 and dw.size >= _LARGE_WEIGHT and depth > 1:

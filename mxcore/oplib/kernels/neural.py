@@ -1,1 +1,378 @@
-"""Kernels of the neural operators."""
+"""Kernels of the neural operators: fully connected layers, activations, softmax, dropout.
+
+They pass over large arrays as few times as they can: one fresh array, then in-place arithmetic on it. In-place
+operators (``y -= m``) rebind the name where arrays cannot be written, so the same text serves every namespace.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from ..table import kernel
+from ..workspace import borrow
+
+
+def into(xp: Any, fn: Callable[..., Any], x: Any) -> Any:
+    """Return ``fn(x)``, written over ``x`` where arrays can be."""
+    return fn(x, out=x) if xp is np else fn(x)
+
+
+def _rows(x: Any, flatten: bool) -> Any:
+    """View data of a fully connected layer as a matrix."""
+    if x.ndim == 2:
+        return x
+    return x.reshape(x.shape[0], -1) if flatten else x.reshape(-1, x.shape[-1])
+
+
+def product(xp: Any, a: Any, b: Any) -> Any:
+    """Multiply two matrices; float16, which BLAS does not have, in float32."""
+    if a.dtype == np.float16:
+        return xp.dot(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
+    return xp.dot(a, b)
+
+
+@kernel("FullyConnected")
+def fully_connected(xp: Any, x: Any, w: Any, b: Any, *, num_hidden: int, no_bias: bool, flatten: bool) -> Any:
+    y = product(xp, _rows(x, flatten), w.T)
+    if b is not None:
+        y += b
+    return y if flatten or x.ndim == 2 else y.reshape(*x.shape[:-1], num_hidden)
+
+
+@kernel("_backward_FullyConnected_data")
+def fully_connected_data(xp: Any, g: Any, w: Any, like: Any, *, flatten: bool) -> Any:
+    return product(xp, _rows(g, flatten), w).reshape(like.shape)
+
+
+@kernel("_backward_FullyConnected_weight")
+def fully_connected_weight(xp: Any, g: Any, x: Any, *, flatten: bool) -> Any:
+    return product(xp, _rows(g, flatten).T, _rows(x, flatten))
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Activations
+
+
+def sigmoid(xp: Any, x: Any) -> Any:
+    # tanh neither overflows nor needs two branches.
+    r = x * 0.5
+    r = into(xp, xp.tanh, r)
+    r *= 0.5
+    r += 0.5
+    return r
+
+
+_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "relu": lambda xp, x: xp.maximum(x, 0),
+    "sigmoid": sigmoid,
+    "tanh": lambda xp, x: xp.tanh(x),
+    "softrelu": lambda xp, x: xp.logaddexp(x, x.dtype.type(0)),
+    "softsign": lambda xp, x: x / (1 + xp.abs(x)),
+}
+
+
+@kernel("Activation")
+def activation(xp: Any, x: Any, *, act_type: str) -> Any:
+    y = _ACTIVATIONS[act_type](xp, x)
+    return y if y.dtype == x.dtype else y.astype(x.dtype)
+
+
+@kernel("_backward_Activation")
+def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
+    if act_type == "relu":
+        return xp.multiply(g, y > 0)
+    if act_type == "sigmoid":
+        r = 1 - y
+        r *= y
+    elif act_type == "tanh":
+        r = y * y
+        r = xp.subtract(1, r, out=r) if xp is np else 1 - r
+    elif act_type == "softrelu":
+        r = xp.negative(y)
+        r = into(xp, xp.expm1, r)
+        r = into(xp, xp.negative, r)
+    else:
+        r = 1 - xp.abs(y)
+        r *= r
+    r *= g
+    return r
+
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+_ERF_LIMIT = 10.0  # erfc is below 1e-44 from here on
+_ERF_LOW = 2 / (2 + _ERF_LIMIT)
+_ERF_SERIES = [(-1) ** n / (math.factorial(n) * (2 * n + 1)) * 2 / math.sqrt(math.pi) for n in range(14)]
+#: Numbers per piece of a long polynomial, so that its sums stay in cache.
+_PIECE = 1 << 13
+
+
+@functools.lru_cache(maxsize=2)
+def _erf_coefficients(dtype: Any) -> np.ndarray:
+    """Return the Chebyshev series of ``ln(erfc(x) e**(x*x) / t)`` where ``t = 2 / (2 + x)`` runs over [1/6, 1].
+
+    The function is smooth and nearly straight there, so that few terms do.
+    """
+
+    def f(s: Any) -> Any:
+        ts = _ERF_LOW + (1 - _ERF_LOW) * (s + 1) / 2
+        return np.array([math.log(math.erfc(2 / t - 2)) + (2 / t - 2) ** 2 - math.log(t) for t in ts])
+
+    return chebyshev.chebinterpolate(f, 40)[: 30 if dtype == np.float64 else 12].astype(dtype)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """Return the error function of each element of a float array, to a few units in the last place."""
+    work = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
+    coefficients = _erf_coefficients(work)
+    flat = np.ascontiguousarray(x).reshape(-1)
+    result = np.empty(flat.shape, x.dtype)
+    for first in range(0, flat.size, _PIECE):
+        part = flat[first : first + _PIECE].astype(work, copy=False)
+        a = np.minimum(np.abs(part), work.type(_ERF_LIMIT))
+        t = 2 / (2 + a)
+        r = chebyshev.chebval(t * (2 / (1 - _ERF_LOW)) - (1 + _ERF_LOW) / (1 - _ERF_LOW), coefficients)
+        r -= a * a
+        np.exp(r, out=r)
+        r *= t
+        np.copysign(1 - r, part, out=r)
+        small = a < 0.5
+        if small.any():
+            # 1 - erfc has no relative accuracy near 0.
+            near = part[small]
+            square = near * near
+            total = np.full_like(near, _ERF_SERIES[-1])
+            for k in _ERF_SERIES[-2::-1]:
+                total *= square
+                total += k
+            r[small] = total * near
+        result[first : first + _PIECE] = r
+    return result.reshape(x.shape)
+
+
+def _elementwise_erf(xp: Any, x: Any) -> Any:
+    if xp is np:
+        return erf(x)
+    from .elementwise import erf as any_erf
+
+    return any_erf(xp, x)
+
+
+def _channels(gamma: Any, x: Any) -> Any:
+    """View the slopes of ``prelu`` so that they broadcast along axis 1 of ``x``."""
+    if gamma.ndim != 1 or gamma.shape[0] == 1 or x.ndim <= 2:
+        return gamma
+    return gamma.reshape(1, -1, *(1,) * (x.ndim - 2))
+
+
+def _slopes(xp: Any, x: Any, slope: Any) -> Any:
+    """Return 1 where ``x`` is positive, else ``slope``, without a branch per element."""
+    r = (x > 0).astype(x.dtype)
+    r *= 1 - slope
+    r += slope
+    return r
+
+
+@kernel("LeakyReLU")
+def leaky_relu(
+    xp: Any,
+    x: Any,
+    gamma: Any,
+    *,
+    act_type: str,
+    slope: float,
+    lower_bound: float,
+    upper_bound: float,
+    rng: Any = None,
+    training: bool = False,
+) -> Any:
+    mask = xp.ones((1,) * x.ndim, x.dtype)
+    if act_type == "leaky":
+        y = x * slope
+        y = (xp.maximum if slope <= 1 else xp.minimum)(x, y) if slope >= 0 else xp.where(x > 0, x, y)
+    elif act_type == "prelu":
+        y = xp.where(x > 0, x, x * _channels(gamma, x))
+    elif act_type == "elu":
+        y = xp.where(x > 0, x, slope * xp.expm1(xp.minimum(x, 0)))
+    elif act_type == "selu":
+        y = xp.where(x > 0, _SELU_SCALE * x, _SELU_SCALE * _SELU_ALPHA * xp.expm1(xp.minimum(x, 0)))
+    elif act_type == "gelu":
+        y = _elementwise_erf(xp, x * x.dtype.type(math.sqrt(0.5)))
+        y += 1
+        y *= x
+        y *= 0.5
+    else:
+        if training:
+            slopes = xp.asarray(rng.uniform(lower_bound, upper_bound, x.shape).astype(x.dtype))
+            mask = xp.where(x > 0, xp.ones((), x.dtype), slopes)
+        else:
+            mask = _slopes(xp, x, (lower_bound + upper_bound) / 2)
+        y = x * mask
+    return y if y.dtype == x.dtype else y.astype(x.dtype), mask
+
+
+@kernel("_leaky_backward")
+def leaky_backward(xp: Any, g: Any, x: Any, *, slope: float) -> Any:
+    r = _slopes(xp, x, slope)
+    r *= g
+    return r
+
+
+@kernel("_gelu_backward")
+def gelu_backward(xp: Any, g: Any, x: Any) -> Any:
+    # Phi(x) + x phi(x)
+    r = _elementwise_erf(xp, x * x.dtype.type(math.sqrt(0.5)))
+    r += 1
+    r *= 0.5
+    e = x * x
+    e *= -0.5
+    e = into(xp, xp.exp, e)
+    e *= x
+    e *= 1 / math.sqrt(2 * math.pi)
+    r += e
+    r *= g
+    return r
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Softmax
+
+
+def _scaled(xp: Any, x: Any, axis: Any, temperature: float | None, dtype: Any) -> Any:
+    """Return ``x / temperature`` minus its maximum along ``axis``, a fresh array."""
+    x = x.astype(dtype, copy=False)
+    y = x - x.max(axis=axis, keepdims=True)
+    if temperature is not None and temperature != 1:
+        y /= temperature
+    return y
+
+
+def softmax_of(xp: Any, x: Any, axis: Any, temperature: float | None = None, dtype: Any = None) -> Any:
+    """Return the softmax along an axis or several, a fresh array."""
+    if x.size == 0:
+        return xp.zeros(x.shape, dtype or x.dtype)
+    half = x.dtype == np.float16
+    y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype))
+    y = into(xp, xp.exp, y)
+    y /= y.sum(axis=axis, keepdims=True)
+    return y.astype(dtype or x.dtype, copy=False)
+
+
+@kernel("softmax")
+def softmax(
+    xp: Any, x: Any, length: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool
+) -> Any:
+    if length is None:
+        return softmax_of(xp, x, axis, temperature, dtype)
+    axis %= x.ndim
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    inside = xp.arange(x.shape[axis]).reshape(shape) < xp.expand_dims(length, axis)
+    # Masked positions count as -inf; a row without any is all zeros.
+    y = xp.where(inside, x, -xp.inf).astype(np.float32 if x.dtype == np.float16 else x.dtype)
+    top = y.max(axis=axis, keepdims=True)
+    y -= xp.where(xp.isfinite(top), top, 0)
+    if temperature is not None:
+        y /= temperature
+    y = into(xp, xp.exp, y)
+    total = y.sum(axis=axis, keepdims=True)
+    y /= xp.where(total > 0, total, 1)
+    return y.astype(dtype or x.dtype, copy=False)
+
+
+@kernel("softmin")
+def softmin(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool) -> Any:
+    return softmax_of(xp, -x, axis, temperature, dtype)
+
+
+@kernel("log_softmax")
+def log_softmax(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool) -> Any:
+    if x.size == 0:
+        return xp.zeros(x.shape, dtype or x.dtype)
+    y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype))
+    total = xp.exp(y).sum(axis=axis, keepdims=True)
+    y -= into(xp, xp.log, total)
+    return y.astype(dtype or x.dtype, copy=False)
+
+
+def _softmax_axes(mode: str, ndim: int) -> Any:
+    return 1 if mode == "channel" else tuple(range(1, ndim))
+
+
+@kernel("SoftmaxActivation")
+def softmax_activation(xp: Any, x: Any, *, mode: str) -> Any:
+    return softmax_of(xp, x, _softmax_axes(mode, x.ndim))
+
+
+def _backward_softmax_of(xp: Any, g: Any, y: Any, axis: Any, scale: float) -> Any:
+    r = g * y
+    total = r.sum(axis=axis, keepdims=True)
+    r -= y * total
+    if scale != 1:
+        r *= scale
+    return r
+
+
+@kernel("_backward_softmax")
+def backward_softmax(xp: Any, g: Any, y: Any, *, axis: int, scale: float) -> Any:
+    return _backward_softmax_of(xp, g, y, axis, scale)
+
+
+@kernel("_backward_SoftmaxActivation")
+def backward_softmax_activation(xp: Any, g: Any, y: Any, *, mode: str) -> Any:
+    return _backward_softmax_of(xp, g, y, _softmax_axes(mode, y.ndim), 1)
+
+
+@kernel("_backward_log_softmax")
+def backward_log_softmax(xp: Any, g: Any, y: Any, *, axis: int, scale: float) -> Any:
+    r = xp.exp(y)
+    r *= g.sum(axis=axis, keepdims=True)
+    r = xp.subtract(g, r, out=r) if xp is np else g - r
+    if scale != 1:
+        r *= scale
+    return r
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Dropout
+
+
+def keep_mask(xp: Any, rng: np.random.Generator, shape: Any, p: float, dtype: Any) -> Any:
+    """Return an array of 0 with probability ``p``, else ``1 / (1 - p)``.
+
+    Drawn from raw bits, 8 a number where ``p`` is a multiple of 1/256, else 16 (then ``p`` is met to 1e-5): a
+    quarter of the time of uniform floats.
+    """
+    n = math.prod(shape)
+    kind, levels = (np.uint8, 256) if p * 256 == int(p * 256) else (np.uint16, 65536)
+    per_draw = 8 // np.dtype(kind).itemsize
+    bits = rng.bit_generator.random_raw(-(-n // per_draw)).view(kind)[:n].reshape(shape)  # type: ignore[attr-defined]
+    mask = (bits >= round(p * levels)).astype(dtype) if p < 1 else np.zeros(shape, dtype)
+    if p < 1:
+        mask *= 1 / (1 - p)
+    return mask if xp is np else xp.asarray(mask)
+
+
+@kernel("Dropout")
+def dropout(
+    xp: Any,
+    x: Any,
+    *,
+    p: float,
+    mode: str,
+    axes: tuple[int, ...],
+    cudnn_off: bool,
+    rng: Any = None,
+    training: bool = False,
+) -> Any:
+    if p == 0 or not (training or mode == "always"):
+        return xp.array(x, order="C"), xp.ones((1,) * x.ndim, x.dtype)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    mask = keep_mask(xp, rng, shape, p, x.dtype)
+    return x * mask, mask

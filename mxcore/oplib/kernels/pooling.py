@@ -147,7 +147,9 @@ class _Plan:
         #: One window over everything.
         self.whole = kernel == self.spatial and not any(pad) and self.out == (1,) * len(axes)
         #: Every position is in exactly one window.
-        self.tiles = kernel == stride and not any(pad) and self.spatial == tuple(o * s for o, s in zip(self.out, stride))
+        self.tiles = (
+            kernel == stride and not any(pad) and self.spatial == tuple(o * s for o, s in zip(self.out, stride))
+        )
         #: No position is in two windows.
         self.apart = all(k <= s for k, s in zip(kernel, stride))
 
@@ -211,14 +213,14 @@ def _reduce_axis(ufunc: np.ufunc, identity: Any, frm: np.ndarray, axis: int, spa
         ufunc(window, frm[(*lead, inputs)], out=window)
 
 
-def _reduce(ufunc: np.ufunc, identity: Any, frm: np.ndarray, plan: _Plan, spans: Sequence[Spans], to: np.ndarray) -> None:
+def _reduce(
+    ufunc: np.ufunc, identity: Any, frm: np.ndarray, plan: _Plan, spans: Sequence[Spans], to: np.ndarray
+) -> None:
     """Write into ``to`` the reduction of the windows of ``frm``, one axis after the other, rows first.
 
     The last axis is the slow one (short runs, strided), so it comes when there is least left.
     """
-    active = [
-        axis for axis, (k, s, p) in enumerate(zip(plan.kernel, plan.stride, plan.pad)) if (k, s, p) != (1, 1, 0)
-    ]
+    active = [axis for axis, (k, s, p) in enumerate(zip(plan.kernel, plan.stride, plan.pad)) if (k, s, p) != (1, 1, 0)]
     if not active:
         np.copyto(to, frm)
         return
@@ -502,7 +504,7 @@ def _overlapping_peaks(g: np.ndarray, x: np.ndarray, y: np.ndarray, plan: _Plan,
             found.append((slice(low, high), slice(first, first + (high - low) * s, s)))
         halves.append(found)
     to.fill(0)
-    void = np.nan if x.dtype.kind == "f" else 0
+    void = np.nan if x.dtype.kind == "f" else _lowest(x.dtype)
     with (
         borrow("planes", (*n_residues, *shape), x.dtype) as planes,
         borrow("plane_gradients", (*n_residues, *shape), to.dtype) as gradients,

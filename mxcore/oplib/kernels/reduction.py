@@ -1,1 +1,193 @@
-"""Kernels of the reduction operators."""
+"""Kernels of reductions.
+
+float16 is accumulated in float32. Integers keep their dtype. A result never lacks axes: a full reduction is ``(1,)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..table import kernel
+
+
+@functools.lru_cache(maxsize=1024)
+def axes_of(ndim: int, axis: Any, exclude: bool = False) -> tuple[int, ...]:
+    """Return the axes that ``axis`` and ``exclude`` mean, counted from the front."""
+    if axis is None or axis == ():
+        return tuple(range(ndim))
+    axes = tuple(a % ndim for a in ((axis,) if isinstance(axis, int) else axis))
+    return tuple(a for a in range(ndim) if a not in axes) if exclude else axes
+
+
+def with_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ``shape`` with 1 at ``axes``."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def wide(dtype: Any) -> Any:
+    """Return the dtype to accumulate in."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def finish(xp: Any, r: Any, dtype: Any) -> Any:
+    """Give a reduction its dtype, and an axis where it has none."""
+    if r.dtype != dtype:
+        r = r.astype(dtype)
+    return r if r.ndim else xp.asarray(r).reshape(1)
+
+
+def _sums(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return x.sum(axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
+
+
+@kernel("sum")
+def sum_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return finish(xp, _sums(xp, x, axes_of(x.ndim, axis, exclude), keepdims), x.dtype)
+
+
+def averaged(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return the mean, still in the dtype it was accumulated in."""
+    count = math.prod([x.shape[a] for a in axes])
+    if x.dtype.kind == "f":
+        return _sums(xp, x, axes, keepdims) / wide(x.dtype).type(count)
+    return xp.trunc(x.sum(axis=axes, keepdims=keepdims) / max(count, 1))
+
+
+@kernel("mean")
+def mean(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return finish(xp, averaged(xp, x, axes_of(x.ndim, axis, exclude), keepdims), x.dtype)
+
+
+@kernel("max")
+def max_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return finish(xp, x.max(axis=axes_of(x.ndim, axis, exclude), keepdims=keepdims), x.dtype)
+
+
+@kernel("min")
+def min_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return finish(xp, x.min(axis=axes_of(x.ndim, axis, exclude), keepdims=keepdims), x.dtype)
+
+
+@kernel("prod")
+def prod(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    r = x.prod(axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
+    return finish(xp, r, x.dtype)
+
+
+def _filled(xp: Any, x: Any, value: int) -> Any:
+    return xp.where(xp.isnan(x), x.dtype.type(value), x) if x.dtype.kind == "f" else x
+
+
+@kernel("nansum")
+def nansum(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return sum_(xp, _filled(xp, x, 0), axis=axis, keepdims=keepdims, exclude=exclude)
+
+
+@kernel("nanprod")
+def nanprod(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return prod(xp, _filled(xp, x, 1), axis=axis, keepdims=keepdims, exclude=exclude)
+
+
+@kernel("_nan_to_zero")
+def nan_to_zero(xp: Any, x: Any) -> Any:
+    return _filled(xp, x, 0) if x.dtype.kind == "f" else x + 0
+
+
+@kernel("_with_axes")
+def with_axes_back(xp: Any, x: Any, like: Any, *, axis: Any, exclude: bool) -> Any:
+    return x.reshape(with_axes(like.shape, axes_of(like.ndim, axis, exclude)))
+
+
+@kernel("_expand_reduced")
+def expand_reduced(xp: Any, x: Any, like: Any, *, axis: Any, exclude: bool, mean: bool) -> Any:
+    axes = axes_of(like.ndim, axis, exclude)
+    x = x.reshape(with_axes(like.shape, axes))
+    if mean:
+        x = (x / math.prod([like.shape[a] for a in axes])).astype(x.dtype)
+    return xp.array(xp.broadcast_to(x, like.shape), order="C")
+
+
+def sum_of_squares(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Add up squares, still in the dtype they were accumulated in."""
+    if x.dtype == np.float16:
+        x = x.astype(np.float32)
+    if len(axes) == x.ndim and not keepdims and x.dtype.kind == "f":
+        flat = x.reshape(-1)
+        return xp.dot(flat, flat)
+    return (x * x).sum(axis=axes, dtype=x.dtype, keepdims=keepdims)
+
+
+@kernel("_square_sum")
+def square_sum(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
+    return finish(xp, sum_of_squares(xp, x, axes_of(x.ndim, axis, exclude), keepdims), x.dtype)
+
+
+@kernel("norm")
+def norm(xp: Any, x: Any, *, ord: int, axis: Any, out_dtype: Any, keepdims: bool) -> Any:
+    dtype = np.dtype(out_dtype or x.dtype)
+    axes = axes_of(x.ndim, axis)
+    if x.dtype.kind != "f":
+        x = x.astype(np.float64)
+    if ord == 1:
+        r = _sums(xp, xp.abs(x), axes, keepdims)
+    else:
+        r = xp.sqrt(sum_of_squares(xp, x, axes, keepdims))
+    return finish(xp, r, dtype)
+
+
+@kernel("moments")
+def moments(xp: Any, x: Any, *, axes: Any, keepdims: bool) -> Any:
+    over = axes_of(x.ndim, axes)
+    m = averaged(xp, x, over, True)
+    centred = x - (m if x.dtype.kind == "f" else m.astype(x.dtype))
+    shape = m.shape if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in over) or (1,)
+    v = averaged(xp, centred * centred, over, True)
+    return m.astype(x.dtype).reshape(shape), v.astype(x.dtype).reshape(shape)
+
+
+def _position(search: Callable[..., Any]) -> Callable[..., Any]:
+    def run(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+        dtype = x.dtype if x.dtype != np.bool_ else np.dtype(np.float32)
+        if axis is None:
+            return xp.full((1,) * x.ndim if keepdims else (1,), search(x, None), dtype)
+        r = search(x, axis)
+        if keepdims:
+            r = r.reshape(with_axes(x.shape, axes_of(x.ndim, axis)))
+        return finish(xp, r, dtype)
+
+    return run
+
+
+kernel("argmax")(_position(lambda x, axis: x.argmax(axis)))
+kernel("argmin")(_position(lambda x, axis: x.argmin(axis)))
+
+
+@kernel("argmax_channel")
+def argmax_channel(xp: Any, x: Any) -> Any:
+    return x.argmax(1).astype(x.dtype)
+
+
+@kernel("cumsum")
+def cumsum(xp: Any, x: Any, *, axis: Any, dtype: Any) -> Any:
+    out = np.dtype(dtype or x.dtype)
+    return xp.cumsum(x, axis=axis, dtype=wide(out)).astype(out, copy=False)
+
+
+@kernel("all_finite")
+def all_finite(xp: Any, x: Any, *, init_output: bool) -> Any:
+    return xp.isfinite(x).all().astype(np.float32).reshape(1)
+
+
+@kernel("multi_all_finite")
+def multi_all_finite(xp: Any, *xs: Any, num_arrays: int, init_output: bool) -> Any:
+    return xp.full((1,), all(bool(xp.isfinite(x).all()) for x in xs), np.float32)
+
+
+@kernel("multi_sum_sq")
+def multi_sum_sq(xp: Any, *xs: Any, num_arrays: int) -> Any:
+    return xp.stack([sum_of_squares(xp, x, axes_of(x.ndim, None), False) for x in xs]).astype(np.float32)

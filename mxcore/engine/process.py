@@ -1,0 +1,37 @@
+"""``mx.engine.bulk`` and ``set_bulk_size``: hints to the engine of the process.
+
+The room above binds the engine; it tells this one where to find it, so that imports keep going one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+_find: list[Callable[[], Any]] = []
+_size = 0
+
+
+def provide(find: Callable[[], Any]) -> None:
+    """Say how the engine of the process is found."""
+    _find[:] = [find]
+
+
+def bulk(size: int) -> AbstractContextManager[None]:
+    """Return a scope in which up to ``size`` pushes may be grouped into one; never changes results.
+
+    Examples
+    --------
+    >>> import mxcore as mx
+    >>> with mx.engine.bulk(10):
+    ...     x = mx.nd.ones(2) + 1
+    """
+    return _find[0]().bulk(size)
+
+
+def set_bulk_size(size: int) -> int:
+    """Set the grouping hint for work outside any :func:`bulk` scope; return what it was."""
+    global _size
+    before, _size = _size, int(size)
+    return before
