@@ -1,18 +1,30 @@
 """Convolution and pooling kernels: GFLOP/s and the ratio to what ``np.matmul`` reaches.
 
-Run ``python benchmarks/kernels_convolution.py`` (``--repeats N`` for longer, ``--only TEXT`` for some cases).
-Cases run interleaved and the least time counts, because other work on the machine only ever adds.
+::
+
+    python benchmarks/kernels_convolution.py                                    BLAS shares each product out
+    OPENBLAS_NUM_THREADS=1 python benchmarks/kernels_convolution.py --threads 2  kernels share pieces out
+    ... --variants      the ways to multiply side by side     ... --only TEXT   some cases     ... --repeats N
+
+Cases run interleaved and the least time counts, because other work on the machine only ever adds. GFLOP/s count the
+multiplications of the definition, so Winograd's way can exceed the limit.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
+import queue
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mxcore.oplib.kernels import convolution as kernels
 from mxcore.oplib.kernels.convolution import (
     convolution,
     convolution_backward_data,
@@ -66,20 +78,62 @@ CASES = [
     Case("resnet", 32, 512, 4, 512, 3, 1, 1, 3),
     Case("other", 8, 64, 28, 64, 3, 1, 1, 1),
 ]
-POOLS = [
-    ("lenet pool1 2x2/2", (64, 20, 24, 24), dict(kernel=(2, 2), stride=(2, 2), pad=(0, 0), pool_type="max")),
-    ("lenet pool2 2x2/2", (64, 50, 8, 8), dict(kernel=(2, 2), stride=(2, 2), pad=(0, 0), pool_type="max")),
-    ("max 3x3/2 pad 1", (32, 64, 32, 32), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max")),
-    ("avg 2x2/2", (32, 64, 32, 32), dict(kernel=(2, 2), stride=(2, 2), pad=(0, 0), pool_type="avg")),
-    ("avg 3x3/1 pad 1", (32, 64, 32, 32), dict(kernel=(3, 3), stride=(1, 1), pad=(1, 1), pool_type="avg")),
+POOLS: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
+    ("lenet pool1 2x2/2", (64, 20, 24, 24), {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0), "pool_type": "max"}),
+    ("lenet pool2 2x2/2", (64, 50, 8, 8), {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0), "pool_type": "max"}),
+    ("max 3x3/2 pad 1", (32, 64, 32, 32), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "pool_type": "max"}),
+    ("avg 2x2/2", (32, 64, 32, 32), {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0), "pool_type": "avg"}),
+    ("avg 3x3/1 pad 1", (32, 64, 32, 32), {"kernel": (3, 3), "stride": (1, 1), "pad": (1, 1), "pool_type": "avg"}),
 ]
 
 
-def sgemm_limit(size: int = 2048) -> float:
+ParallelFor = Callable[[int, int, Callable[[int, int], Any]], None]
+
+
+def serial(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
+    fn(0, n)
+
+
+def threads(count: int) -> ParallelFor:
+    """Return a ``parallel_for`` over ``count`` threads, the caller's among them, each with one equal part."""
+    tasks: queue.SimpleQueue[tuple[Callable[[int, int], Any], int, int]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        while True:
+            fn, low, high = tasks.get()
+            try:
+                fn(low, high)
+                done.put(None)
+            except BaseException as error:
+                done.put(error)
+
+    for _ in range(count - 1):
+        threading.Thread(target=work, daemon=True).start()
+
+    def parallel_for(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
+        parts = min(count, -(-n // grain))
+        cuts = [n * i // parts for i in range(parts + 1)] if parts else [0]
+        for low, high in itertools.pairwise(cuts[1:]):
+            tasks.put((fn, low, high))
+        if parts:
+            fn(0, cuts[1])
+        for error in [done.get() for _ in cuts[2:]]:
+            if error is not None:
+                raise error
+
+    return parallel_for
+
+
+def sgemm_limit(parallel_for: ParallelFor, size: int = 2048) -> float:
     """Return the GFLOP/s of one large float32 matmul, the limit that ratios refer to."""
     a, b = (np.random.default_rng(i).random((size, size), dtype=np.float32) for i in range(2))
     out = np.empty_like(a)
-    return 2 * size**3 / best([lambda: np.matmul(a, b, out=out)], 3)[0] / 1e9
+
+    def rows(low: int, high: int) -> None:
+        np.matmul(a[low:high], b, out=out[low:high])
+
+    return 2 * size**3 / best([lambda: parallel_for(size, size // 16, rows)], 3)[0] / 1e9
 
 
 def best(functions: list[Callable[[], object]], repeats: int) -> list[float]:
@@ -95,20 +149,21 @@ def best(functions: list[Callable[[], object]], repeats: int) -> list[float]:
     return least
 
 
-def conv_functions(case: Case) -> list[Callable[[], object]]:
+def conv_functions(case: Case, parallel_for: ParallelFor = serial) -> list[Callable[[], object]]:
     """Return forward, data gradient and weight gradient of a case as calls without arguments."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((case.batch, case.channels, case.size, case.size), dtype=np.float32)
     w = rng.standard_normal((case.filters, case.channels, case.kernel, case.kernel), dtype=np.float32)
     g = rng.standard_normal((case.batch, case.filters, case.out, case.out), dtype=np.float32)
-    how = dict(
-        kernel=(case.kernel,) * 2,
-        stride=(case.stride,) * 2,
-        dilate=(1, 1),
-        pad=(case.pad,) * 2,
-        num_group=1,
-        layout="NCHW",
-    )
+    how: dict[str, Any] = {
+        "kernel": (case.kernel,) * 2,
+        "stride": (case.stride,) * 2,
+        "dilate": (1, 1),
+        "pad": (case.pad,) * 2,
+        "num_group": 1,
+        "layout": "NCHW",
+        "parallel_for": parallel_for,
+    }
     return [
         lambda: convolution(x, w, None, **how),
         lambda: convolution_backward_data(g, w, data_shape=x.shape, **how),
@@ -116,19 +171,48 @@ def conv_functions(case: Case) -> list[Callable[[], object]]:
     ]
 
 
+def forced(way: str, function: Callable[[], object]) -> None:
+    """Run ``function`` with one way to multiply, whatever the kernels would choose."""
+    choose, winograd = kernels._prefer_channel_last, kernels.USE_WINOGRAD
+    try:
+        kernels.USE_WINOGRAD = way == "winograd"
+        kernels._prefer_channel_last = lambda *_: way != "channel-first"
+        function()
+    finally:
+        kernels._prefer_channel_last, kernels.USE_WINOGRAD = choose, winograd
+
+
+def compare_ways(case: Case, repeats: int, parallel_for: ParallelFor) -> None:
+    """Print the times of each way; where Winograd's does not apply its column repeats channel-last."""
+    ways = ("channel-first", "channel-last", "winograd")
+    functions = conv_functions(case, parallel_for)
+    times = best([functools.partial(forced, way, f) for f in functions for way in ways], repeats)
+    cells = [" ".join(f"{t * 1e3:7.2f}" for t in times[i : i + len(ways)]) for i in range(0, len(times), len(ways))]
+    print(f"{case.name:34} " + "  | ".join(cells), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--variants", action="store_true")
     arguments = parser.parse_args()
-    limit = sgemm_limit()
+    parallel_for = threads(arguments.threads) if arguments.threads > 1 else serial
+    if arguments.variants:
+        print(f"{'ms':34} forward, data gradient, weight gradient: each channel-first, channel-last, winograd")
+        for case in CASES:
+            if arguments.only in case.name:
+                compare_ways(case, arguments.repeats, parallel_for)
+        return
+    limit = sgemm_limit(parallel_for)
     print(f"np.matmul limit {limit:.0f} GFLOP/s\n")
     print(f"{'case':34} {'forward':>17} {'data gradient':>17} {'weight gradient':>17}   (ms, GFLOP/s, ratio)")
     sums: dict[str, list[float]] = {}
     for case in CASES:
         if arguments.only not in case.name:
             continue
-        times = best(conv_functions(case), arguments.repeats)
+        times = best(conv_functions(case, parallel_for), arguments.repeats)
         cells = [f"{t * 1e3:6.2f} {case.flops / t / 1e9:5.0f} {case.flops / t / 1e9 / limit:4.2f}" for t in times]
         print(f"{case.name:34} " + " ".join(cells), flush=True)
         used = [times[0], times[2]] if case.first else times
@@ -143,9 +227,15 @@ def main() -> None:
     for name, shape, how in POOLS:
         if arguments.only not in name:
             continue
-        attributes = dict(
-            how, global_pool=False, pooling_convention="valid", count_include_pad=True, p_value=None, layout="NCHW"
-        )
+        attributes: dict[str, Any] = {
+            **how,
+            "global_pool": False,
+            "pooling_convention": "valid",
+            "count_include_pad": True,
+            "p_value": None,
+            "layout": "NCHW",
+            "parallel_for": parallel_for,
+        }
         x = np.maximum(np.random.default_rng(0).standard_normal(shape, dtype=np.float32), 0)
         y = pooling(x, **attributes)
         g = np.ones_like(y)

@@ -34,7 +34,7 @@ class NotSupportedForSparseNDArray(MXCoreError):
 
     def __init__(self, function: Any = None, alias: str | None = None, *args: Any) -> None:
         name = getattr(function, "__name__", str(function))
-        super().__init__(f"function {name} is not supported for sparse NDArrays; use {alias or "tostype"} first.")
+        super().__init__(f"function {name} is not supported for sparse NDArrays; use {alias or 'tostype'} first.")
 
 
 class _NullType:

@@ -386,8 +386,13 @@ class NaiveEngine:
                 + ("Make a new engine." if self._shut_down else "Call engine.start() first.")
             )
         sets = held[depth]
-        threads = [ref() for ref in self._threads]
-        if None not in threads and not self._blockers(held, sets):
+        for ref in self._threads:
+            other = ref()
+            if other is None or (other and other is not held):  # a thread that ended, or one that runs something
+                break
+        else:
+            return
+        if other is not None and not self._blockers(held, sets):
             return
         with self._lock:
             self._set_attention()

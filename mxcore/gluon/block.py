@@ -580,39 +580,42 @@ class HybridBlock(Block):
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Run ``hybrid_forward`` with this block's parameters on the context of the first array."""
-        # On the path of every layer of every batch.
+        # On the path of every layer of every batch, so the usual case is written out in one piece.
         ctx = x._ctx if isinstance(x, NDArray) else self._first_context(x, args)
         mode = running.mode
         if mode is None:
             if self._active:
-                self._check_graph_inputs((x, *args))
-                running.mode = "hybrid"
-                try:
-                    return self._run(ctx, x, args)
-                finally:
-                    running.mode = None
+                return self._forward_hybridized(x, args)
         elif mode != "hybrid":
-            return self._run_probe(mode, ctx, x, args)
-        return self._run(ctx, x, args)
-
-    def _run(self, ctx: Context, x: Any, args: tuple[Any, ...]) -> Any:
+            return self._forward_probe(mode, ctx, x, args)
         params = {}
         for name, parameter in self._reg_params.items():
             arrays = parameter._data
             if arrays is None:
                 if parameter._deferred_init:
-                    return self._run_deferred(ctx, x, args)
+                    return self._forward_deferred(ctx, x, args)
                 parameter.data(ctx)  # raises
             elif len(arrays) == 1 and parameter._ctx_list[0] is ctx and parameter._stype == "default":
                 params[name] = arrays[0]
             else:
                 params[name] = parameter.data(ctx)
-        if ctx is current_context():
+        if ctx is not current_context():
+            with ctx:
+                return self.hybrid_forward(ndarray, x, *args, **params)
+        if params or args:
             return self.hybrid_forward(ndarray, x, *args, **params)
-        with ctx:
-            return self.hybrid_forward(ndarray, x, *args, **params)
+        return self.hybrid_forward(ndarray, x)
 
-    def _run_deferred(self, ctx: Context, x: Any, args: tuple[Any, ...]) -> Any:
+    def _forward_hybridized(self, x: Any, args: tuple[Any, ...]) -> Any:
+        """Run as the outermost hybridized block: what a graph would demand of the inputs is checked here only."""
+        self._check_graph_inputs((x, *args))
+        running.mode = "hybrid"
+        try:
+            return HybridBlock.forward(self, x, *args)
+        finally:
+            running.mode = None
+
+    def _forward_deferred(self, ctx: Context, x: Any, args: tuple[Any, ...]) -> Any:
         """First forward pass: initialize parameters as their shapes become known."""
 
         def make(parameter: Parameter) -> Any:
@@ -630,7 +633,7 @@ class HybridBlock(Block):
         with ctx:
             return self.hybrid_forward(namespace, x, *args, **params)
 
-    def _run_probe(self, probe: Probe, ctx: Context, x: Any, args: tuple[Any, ...]) -> Any:
+    def _forward_probe(self, probe: Probe, ctx: Context, x: Any, args: tuple[Any, ...]) -> Any:
         dtype = next((array.dtype for array in _arrays_in((x, *args))), None)
 
         def make(parameter: Parameter) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,10 @@ import numpy as np
 
 from ..spec import KernelMissing, OpLibraryCapability
 from . import table
+
+# Kernels divide by zero and overflow without a word, as MXNet's. numpy.errstate would cost a microsecond a call, so
+# one filter silences the warnings raised in our own modules; the user's NumPy keeps its settings.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"mxcore\.")
 
 
 class NumpyLibrary:

@@ -265,7 +265,9 @@ class LAMB(Optimizer):
         if mixed:
             master, (mean, var) = state
             step = nd.mp_lamb_update_phase1(weight, grad, mean, var, master, **moments)
-            nd.mp_lamb_update_phase2(weight, step, nd.norm(master), nd.norm(step), master, out=weight, lr=lr, **bounds)
+            # Not mp_lamb_update_phase2: MXNet's leaves the master copy as it was, so that steps do not add up.
+            nd.lamb_update_phase2(master, step, nd.norm(master), nd.norm(step), out=master, lr=lr, **bounds)
+            nd.cast(master, dtype=weight.dtype, out=weight)
         else:
             mean, var = state
             step = nd.lamb_update_phase1(weight, grad, mean, var, **moments)

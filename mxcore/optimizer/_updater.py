@@ -109,6 +109,7 @@ class Updater:
             self.states, self.optimizer = loaded
         else:
             self.states = loaded
+        self.aggregate_updates = self.optimizer.aggregate_num > 0
         self.states_synced = dict.fromkeys(self.states, False)
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:

@@ -10,7 +10,8 @@ Errors
     it is not run and fails its own writes with the same error, and every wait on it raises that error.
     A push that only writes a failed variable runs (it is a full overwrite) and heals it when it succeeds.
     A variable that a function both reads and writes counts as read: it is not healed.
-    An engine with :attr:`EngineCapability.INLINE` may raise at the push instead.
+    ``NO_SKIP`` and ``DELETE_VARIABLE`` functions run with a failed input, and pass its error on all the same.
+    An engine with :attr:`EngineCapability.INLINE` may raise at the push instead; the variables are failed too.
 
 Threads
     Every method may be called from any thread, including from inside a running function.
@@ -139,15 +140,22 @@ class Engine(Protocol):
     def delete_variable(self, variable: Variable, release: Callable[[], Any] | None = None) -> None:
         """Schedule ``release()`` as the last write of ``variable``, then retire it.
 
+        Never blocks: the garbage collector may call it anywhere. On a stopped engine ``release`` runs at once.
         ``release`` runs whatever the variable's state: a failed array's buffer is freed too.
         Pushing on a deleted variable raises :class:`~mxcore.spec.errors.EngineError`.
         """
 
     def wait_for_variable(self, variable: Variable) -> None:
-        """Block until the writes pushed on ``variable`` so far are done; raise its error if it failed."""
+        """Block until the writes pushed on ``variable`` so far are done; raise its error if it failed.
+
+        Inside a function that writes ``variable`` the wait cannot end: EngineError.
+        """
 
     def wait_for_all(self) -> None:
-        """Block until nothing is pending; raise the oldest error that no wait has reported yet."""
+        """Block until nothing is pending; raise the oldest error that no wait has reported yet.
+
+        Inside a function: until all that is left depends on functions that wait.
+        """
 
     def parallel_for(self, n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
         """Call ``fn(start, stop)`` over fixed pieces of ``range(n)`` of at most ``grain`` items.

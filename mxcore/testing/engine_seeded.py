@@ -142,7 +142,7 @@ class SeededEngine:
         self._taken = 0
         self._lowest = 0.0
         self._taking = 0  # steps being taken, in all threads
-        self._blocked = 0  # those of them whose thread sleeps in a wait
+        self._waiting: dict[object, tuple[int, _Marker | None]] = {}  # waits, with their depth and what they wait for
         self._outstanding: dict[Completion, None] = {}  # asynchronous functions that ran and have not completed
         self._waits = 0  # markers in the tracker
         self._inbox: deque[Task] = deque()
@@ -177,10 +177,11 @@ class SeededEngine:
         self.schedule.append(f"{kind}{number}")
         return number
 
-    def _add(self, call: Callable[[], Any], rank: float | None = None) -> None:
+    def _rank(self, task: Task | None) -> float:
+        return 1.0 + self._random.random() if self._policy == "pct" else 0.0
+
+    def _add(self, call: Callable[[], Any], rank: float) -> None:
         self._numbers += 1
-        if rank is None:
-            rank = 1.0 + self._random.random() if self._policy == "pct" else 0.0
         self._steps.append(_Step(self._numbers, call, rank))
 
     def _draw_step(self) -> int:
@@ -230,7 +231,7 @@ class SeededEngine:
                 self._waits -= 1
                 ready += self.tracker.complete(task)
             else:
-                self._add(functools.partial(self._run, task))
+                self._add(functools.partial(self._run, task), self._rank(task))
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -266,7 +267,7 @@ class SeededEngine:
     def later(self, call: Callable[[], Any]) -> None:
         """Add ``call()`` as a step, to be taken at any time from now on."""
         with self._lock:
-            self._add(call)
+            self._add(call, self._rank(None))
             self._changed.notify_all()
 
     def _run(self, task: Task) -> None:
@@ -284,16 +285,16 @@ class SeededEngine:
                     self._complete(task, error)
                     raise
             with self._lock:
-                self._add(lambda: self._complete(task, error), self._lowest if self._policy == "pct" else None)
+                self._add(lambda: self._complete(task, error), self._rank(None))
 
     def _run_async(self, task: Task) -> None:
         def ended(error: BaseException | None) -> None:
-            self._outstanding.pop(completion, None)
-            self._complete(task, error)
+            self._complete(task, error, completion)
 
         assert task.fn is not None
         completion = Completion(task.name, ended)
-        self._outstanding[completion] = None
+        with self._lock:
+            self._outstanding[completion] = None
         try:
             task.fn(completion)
         except BaseException as caught:
@@ -303,8 +304,10 @@ class SeededEngine:
             if not isinstance(caught, Exception):
                 raise
 
-    def _complete(self, task: Task, error: BaseException | None) -> None:
+    def _complete(self, task: Task, error: BaseException | None, completion: Completion | None = None) -> None:
         with self._lock:
+            if completion is not None:
+                del self._outstanding[completion]
             self._admit(self.tracker.complete(task, error))
             self._changed.notify_all()
 
@@ -422,29 +425,40 @@ class SeededEngine:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def _drive(self, done: Callable[[], bool], what: str) -> None:
+    def _drive(self, done: Callable[[], bool], what: str, marker: _Marker | None = None) -> None:
         """Take steps until ``done()``, which is asked with the lock held."""
-        depth = self._local.depth
+        depth, token = self._local.depth, object()
         deadline = None
-        while True:
-            with self._lock:
-                self._collect()
-                if done():
-                    return
-                step = self._choose()
-                if step is None:
-                    deadline = deadline or time.monotonic() + self._patience_s
-                    self._sleep(depth, what, deadline)
-            if step is not None:
-                deadline = None
-                self._take(step.call)
-
-    def _sleep(self, depth: int, what: str, deadline: float) -> None:
-        """Sleep until another thread changes something; raise if none can."""
-        self._blocked += depth
         try:
-            if self._taking == self._blocked and not self._outstanding:
-                self._changed.notify_all()
+            while True:
+                with self._lock:
+                    self._waiting[token] = depth, marker
+                    self._collect()
+                    if done():
+                        return
+                    step = self._choose()
+                    if step is None:
+                        deadline = deadline or time.monotonic() + self._patience_s
+                        self._sleep(what, deadline)
+                    else:
+                        del self._waiting[token]
+                if step is not None:
+                    deadline = None
+                    self._take(step.call)
+        finally:
+            with self._lock:
+                self._waiting.pop(token, None)
+
+    def _stuck(self) -> int:
+        """How many of the steps being taken wait for something that has not happened."""
+        return sum(depth for depth, marker in self._waiting.values() if marker is None or not marker.done)
+
+    def _sleep(self, what: str, deadline: float) -> None:
+        """Sleep until another thread changes something; raise if none can."""
+        if self._taking == self._stuck() and not self._outstanding:
+            self._changed.notify_all()
+            # A function in wait_for_all finds the same, and goes on.
+            if not any(depth and marker is None for depth, marker in self._waiting.values()):
                 pending = self.tracker.pending - self._waits
                 raise EngineError(
                     f"{what}: the wait cannot end. {pending} functions are pending, none can run"
@@ -455,16 +469,14 @@ class SeededEngine:
                         else ": the tracker lost one."
                     )
                 )
-            if time.monotonic() > deadline:
-                names = [completion.name or "a function" for completion in self._outstanding]
-                raise EngineError(
-                    f"{what}: nothing happened for {self._patience_s:g} s. "
-                    f"Not completed: {', '.join(names) or 'functions in other threads'}. "
-                    "Call on_complete in every path of an asynchronous function."
-                )
-            self._changed.wait(min(_POLL_S, self._patience_s))
-        finally:
-            self._blocked -= depth
+        if time.monotonic() > deadline:
+            names = [completion.name or "a function" for completion in self._outstanding]
+            raise EngineError(
+                f"{what}: nothing happened for {self._patience_s:g} s. "
+                f"Not completed: {', '.join(names) or 'functions in other threads'}. "
+                "Call on_complete in every path of an asynchronous function."
+            )
+        self._changed.wait(min(_POLL_S, self._patience_s))
 
     def _wait_for(self, variable: Any) -> Failure | None:
         with self._lock:
@@ -475,7 +487,7 @@ class SeededEngine:
             self._waits += 1
             sets: Sets = ((variable,), (variable,), ())
             self._admit(self.tracker.append(Task(None, sets, name="wait", payload=marker)))
-        self._drive(lambda: marker.done, f"wait_for_variable({variable.name or hex(id(variable))!r})")
+        self._drive(lambda: marker.done, f"wait_for_variable({variable.name or hex(id(variable))!r})", marker)
         return marker.failure
 
     def wait_for_variable(self, variable: Any) -> None:
@@ -502,7 +514,7 @@ class SeededEngine:
         def quiet() -> bool:
             if not depth:
                 return not self.tracker.pending
-            return not self._steps and not self._outstanding and self._taking == self._blocked + depth
+            return not self._steps and not self._outstanding and self._taking == self._stuck()
 
         self._drive(quiet, "wait_for_all()")
         with self._lock:

@@ -56,7 +56,9 @@ def test_row_gathering_equals_stacking_samples(arrays):
     dataset = ArrayDataset(*arrays)
     order = [[6, 0, -1], [3, 3], [5]]
     fast = list(DataLoader(dataset, batch_sampler=order))
-    slow = list(DataLoader(dataset.transform(lambda *sample: sample if len(sample) > 1 else sample[0]), batch_sampler=order))
+    slow = list(
+        DataLoader(dataset.transform(lambda *sample: sample if len(sample) > 1 else sample[0]), batch_sampler=order)
+    )
     for a, b in zip(fast, slow):
         for x, y in zip(a if isinstance(a, list) else [a], b if isinstance(b, list) else [b]):
             assert type(x) is type(y) and x.dtype == y.dtype and x.shape == y.shape

@@ -29,7 +29,7 @@ def test_random_order_follows_numpys_seed():
 def test_batches(last, lists, length):
     sampler = data.BatchSampler(data.SequentialSampler(10), 3, last)
     assert len(list(sampler)) == lists and len(sampler) == length
-    assert list(sampler)[0] == [0, 1, 2]
+    assert next(iter(sampler)) == [0, 1, 2]
 
 
 def test_rollover_carries_the_rest_into_the_next_epoch():

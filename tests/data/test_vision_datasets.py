@@ -40,7 +40,9 @@ def test_mnist_from_local_files(tmp_path, suffix, kind):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"MNIST: found none of train-labels-idx1-ubyte.gz, .* does not download"):
+    with pytest.raises(
+        FileNotFoundError, match=r"MNIST: found none of train-labels-idx1-ubyte.gz, .* does not download"
+    ):
         vision.MNIST(root=str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"CIFAR10: found none of data_batch_1.bin in .*cifar"):
         vision.CIFAR10(root=str(tmp_path))
@@ -124,5 +126,7 @@ def test_image_folder_without_pillow(tmp_path, monkeypatch):
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "a.png").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"needs Pillow, which is not installed. Install it with: pip install mxcore\[image\]"):
+    with pytest.raises(
+        ImportError, match=r"needs Pillow, which is not installed. Install it with: pip install mxcore\[image\]"
+    ):
         vision.ImageFolderDataset(str(tmp_path))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 
 import pytest
+from engine_workers import WorkerEngine
 
 from mxcore.engine import NaiveEngine
 from mxcore.testing import engine_programs
@@ -102,3 +103,10 @@ def test_states_depend_on_every_value_and_on_their_order():
     assert base == compute(1, [(5, 0.5), (6, 0.25)], 2)
     others = [compute(2, [(5, 0.5), (6, 0.25)], 2), compute(1, [(6, 0.25), (5, 0.5)], 2), compute(1, [(5, 0.5)], 2)]
     assert all(cell not in other for other in others for cell in base)
+
+
+def test_programs_on_real_threads():
+    engine = WorkerEngine(3)
+    for seed in range(40):
+        run_program(Program(seed, 150), engine)
+    engine.shutdown()

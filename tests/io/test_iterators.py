@@ -99,9 +99,9 @@ def test_shuffle_permutes_data_and_labels_alike():
 
 
 def test_wrong_sources_are_refused():
-    with pytest.raises(TypeError, match="Input must be NDArray.* not int"):
+    with pytest.raises(TypeError, match=r"Input must be NDArray.* not int"):
         io.NDArrayIter(3)
-    with pytest.raises(TypeError, match="Invalid type .* for x, should be NDArray"):
+    with pytest.raises(TypeError, match=r"Invalid type .* for x, should be NDArray"):
         io.NDArrayIter({"x": object()})
     with pytest.raises(AssertionError, match="data must not be None"):
         io.NDArrayIter(None)

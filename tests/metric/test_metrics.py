@@ -130,7 +130,11 @@ def test_custom_metrics():
             ValueError,
             r"Shape of labels \(2, 1\) does not match shape of predictions \(2, 2\)",
         ),
-        (lambda: metric.create("akkuracy"), AssertionError, "akkuracy is not registered as a metric; known: .*accuracy"),
+        (
+            lambda: metric.create("akkuracy"),
+            AssertionError,
+            "akkuracy is not registered as a metric; known: .*accuracy",
+        ),
     ],
 )
 def test_misuse_is_explained(act, error, message):

@@ -52,9 +52,8 @@ def random_case(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     while True:
         axes = int(rng.integers(1, 4))
-        draw = lambda low, high: tuple(int(v) for v in rng.integers(low, high, axes))  # noqa: E731
-        kernel, stride, dilate, pad = draw(1, 5), draw(1, 4), draw(1, 3), draw(0, 4)
-        spatial = draw(1, 13 if axes < 3 else 7)
+        bounds = ((1, 5), (1, 4), (1, 3), (0, 4), (1, 13 if axes < 3 else 7))
+        kernel, stride, dilate, pad, spatial = (tuple(map(int, rng.integers(*pair, axes))) for pair in bounds)
         fits = all(d * (k - 1) < n + 2 * p for d, k, n, p in zip(dilate, kernel, spatial, pad))
         if fits:
             break
@@ -65,8 +64,8 @@ def random_case(seed: int) -> dict[str, Any]:
     w = rng.standard_normal((group * per_out, per_in, *kernel))
     if layout[1] != "C":
         x, w = np.ascontiguousarray(np.moveaxis(x, 1, -1)), np.ascontiguousarray(np.moveaxis(w, 1, -1))
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=group, layout=layout)
-    return dict(x=x, w=w, bias=rng.standard_normal(group * per_out), how=how, rng=rng)
+    how = {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad, "num_group": group, "layout": layout}
+    return {"x": x, "w": w, "bias": rng.standard_normal(group * per_out), "how": how, "rng": rng}
 
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, few_channels: int = 0) -> None:
@@ -130,19 +129,19 @@ def test_float16_sums_in_float32(seed: int) -> None:
 
 
 PATHS = {
-    "channel-last": dict(x=(3, 32, 9, 9), w=(8, 32, 3, 3), stride=(1, 1), pad=(1, 1), group=1),
-    "channel-first": dict(x=(3, 1, 20, 20), w=(8, 1, 3, 3), stride=(1, 1), pad=(0, 0), group=1),
-    "1x1": dict(x=(3, 16, 8, 9), w=(8, 16, 1, 1), stride=(1, 1), pad=(0, 0), group=1),
-    "1x1 strided": dict(x=(3, 16, 8, 9), w=(8, 16, 1, 1), stride=(2, 2), pad=(0, 0), group=1),
-    "strided": dict(x=(3, 32, 9, 8), w=(8, 32, 3, 3), stride=(2, 2), pad=(1, 1), group=1),
-    "kernel smaller than stride": dict(x=(3, 32, 9, 8), w=(8, 32, 2, 1), stride=(3, 3), pad=(1, 0), group=1),
-    "pad larger than kernel": dict(x=(2, 32, 4, 4), w=(8, 32, 2, 2), stride=(1, 1), pad=(3, 3), group=1),
-    "no pad": dict(x=(3, 20, 12, 12), w=(8, 20, 5, 5), stride=(1, 1), pad=(0, 0), group=1),
-    "grouped": dict(x=(3, 12, 9, 9), w=(9, 4, 3, 3), stride=(1, 1), pad=(1, 1), group=3),
-    "wide groups": dict(x=(3, 128, 5, 5), w=(4, 64, 3, 3), stride=(1, 1), pad=(1, 1), group=2),
-    "depthwise": dict(x=(3, 6, 9, 9), w=(6, 1, 3, 3), stride=(1, 1), pad=(1, 1), group=6),
-    "depthwise strided": dict(x=(3, 6, 9, 9), w=(12, 1, 3, 3), stride=(2, 2), pad=(1, 1), group=6),
-    "4096-byte channels": dict(x=(2, 24, 32, 32), w=(4, 24, 3, 3), stride=(1, 1), pad=(1, 1), group=1),
+    "channel-last": {"x": (3, 32, 9, 9), "w": (8, 32, 3, 3), "stride": (1, 1), "pad": (1, 1), "group": 1},
+    "channel-first": {"x": (3, 1, 20, 20), "w": (8, 1, 3, 3), "stride": (1, 1), "pad": (0, 0), "group": 1},
+    "1x1": {"x": (3, 16, 8, 9), "w": (8, 16, 1, 1), "stride": (1, 1), "pad": (0, 0), "group": 1},
+    "1x1 strided": {"x": (3, 16, 8, 9), "w": (8, 16, 1, 1), "stride": (2, 2), "pad": (0, 0), "group": 1},
+    "strided": {"x": (3, 32, 9, 8), "w": (8, 32, 3, 3), "stride": (2, 2), "pad": (1, 1), "group": 1},
+    "kernel smaller than stride": {"x": (3, 32, 9, 8), "w": (8, 32, 2, 1), "stride": (3, 3), "pad": (1, 0), "group": 1},
+    "pad larger than kernel": {"x": (2, 32, 4, 4), "w": (8, 32, 2, 2), "stride": (1, 1), "pad": (3, 3), "group": 1},
+    "no pad": {"x": (3, 20, 12, 12), "w": (8, 20, 5, 5), "stride": (1, 1), "pad": (0, 0), "group": 1},
+    "grouped": {"x": (3, 12, 9, 9), "w": (9, 4, 3, 3), "stride": (1, 1), "pad": (1, 1), "group": 3},
+    "wide groups": {"x": (3, 128, 5, 5), "w": (4, 64, 3, 3), "stride": (1, 1), "pad": (1, 1), "group": 2},
+    "depthwise": {"x": (3, 6, 9, 9), "w": (6, 1, 3, 3), "stride": (1, 1), "pad": (1, 1), "group": 6},
+    "depthwise strided": {"x": (3, 6, 9, 9), "w": (12, 1, 3, 3), "stride": (2, 2), "pad": (1, 1), "group": 6},
+    "4096-byte channels": {"x": (2, 24, 32, 32), "w": (4, 24, 3, 3), "stride": (1, 1), "pad": (1, 1), "group": 1},
 }
 
 
@@ -154,15 +153,75 @@ def test_each_path(path: str, layout: str) -> None:
     x, w = rng.standard_normal(spec["x"]), rng.standard_normal(spec["w"])
     if layout == "NHWC":
         x, w = np.moveaxis(x, 1, -1).copy(), np.moveaxis(w, 1, -1).copy()
-    how = dict(
-        kernel=spec["w"][2:],
-        stride=spec["stride"],
-        dilate=(1, 1),
-        pad=spec["pad"],
-        num_group=spec["group"],
-        layout=layout,
-    )
-    check(dict(x=x, w=w, bias=rng.standard_normal(spec["w"][0]), how=how, rng=rng), np.float64, 1e-12)
+    how = {
+        "kernel": spec["w"][2:],
+        "stride": spec["stride"],
+        "dilate": (1, 1),
+        "pad": spec["pad"],
+        "num_group": spec["group"],
+        "layout": layout,
+    }
+    check({"x": x, "w": w, "bias": rng.standard_normal(spec["w"][0]), "how": how, "rng": rng}, np.float64, 1e-12)
+
+
+@pytest.fixture
+def winograd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note which of the two Winograd functions ran."""
+    ran: list[str] = []
+    for name in ("_correlate_winograd", "_weigh_winograd"):
+        function = getattr(kernels, name)
+
+        def noted(*args: Any, name: str = name, function: Callable[..., Any] = function) -> Any:
+            ran.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(kernels, name, noted)
+    return ran
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("size", "pad", "large"),
+    [((12, 12), (1, 1), 1 << 19), ((13, 18), (1, 2), 1), ((17, 14), (0, 0), 1 << 19), ((8, 8), (2, 1), 1)],
+)
+def test_winograd(size, pad, large: int, layout: str, winograd: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_LARGE_WEIGHT", large)
+    monkeypatch.setattr(kernels, "_WINOGRAD_FLOATS", 1 << 14)
+    monkeypatch.setattr(kernels, "_WINOGRAD_SUM_TILES", 20)
+    monkeypatch.setattr(kernels, "_WINOGRAD_TILES", 32)
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((9, 33, *size)), rng.standard_normal((40, 33, 3, 3))
+    if layout == "NHWC":
+        x, w = np.moveaxis(x, 1, -1).copy(), np.moveaxis(w, 1, -1).copy()
+    how = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": pad, "num_group": 1, "layout": layout}
+    case = {"x": x, "w": w, "bias": rng.standard_normal(40), "how": how, "rng": rng}
+    check(case, np.float32, 3e-5)
+    assert winograd == ["_correlate_winograd", "_correlate_winograd", "_weigh_winograd"]
+    # Entry by entry against the direct way in float64, which never takes Winograd's.
+    x, w = x.astype(np.float32), w.astype(np.float32)
+    g = rng.standard_normal(convolution_output_shape(x.shape, w.shape, **how)).astype(np.float32)
+    for function, a, b, shape in (
+        (convolution_backward_data, g, w, {"data_shape": x.shape}),
+        (convolution_backward_weight, x, g, {"weight_shape": w.shape}),
+    ):
+        exact = function(a.astype(np.float64), b.astype(np.float64), **shape, **how)
+        fast = function(a, b, **shape, **how)
+        np.testing.assert_allclose(fast, exact, rtol=0, atol=3e-5 * np.abs(exact).max())
+        np.testing.assert_array_equal(function(a, b, parallel_for=in_threads, **shape, **how), fast)
+    y = convolution(x, w, None, **how)
+    np.testing.assert_array_equal(convolution(x, w, None, parallel_for=in_threads, **how), y)
+    assert len(winograd) == 9
+
+
+def test_winograd_can_be_switched_off(winograd: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "USE_WINOGRAD", False)
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((4, 32, 16, 16)).astype(np.float32)
+    w = rng.standard_normal((32, 32, 3, 3)).astype(np.float32)
+    how = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "num_group": 1, "layout": "NCHW"}
+    expected = reference(x, w, None, **how)
+    np.testing.assert_allclose(convolution(x, w, None, **how), expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+    assert winograd == []
 
 
 def test_gradients_by_finite_differences() -> None:
@@ -186,7 +245,7 @@ def test_inputs_may_have_any_strides() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((10, 12, 12, 3)).transpose(3, 0, 2, 1)[:, ::2]
     w = rng.standard_normal((3, 3, 5, 7)).transpose(3, 2, 1, 0)
-    how = dict(kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), num_group=1, layout="NCHW")
+    how = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "num_group": 1, "layout": "NCHW"}
     g = rng.standard_normal((12, 12, 3, 7)).transpose(2, 3, 0, 1)
     np.testing.assert_allclose(convolution(x, w, None, **how), reference(x, w, None, **how), atol=1e-11)
     for gradient, plain in (
@@ -217,14 +276,14 @@ def test_result_does_not_depend_on_parallel_for(path: str, monkeypatch: pytest.M
     spec = PATHS[path]
     rng = np.random.default_rng(2)
     x, w = (rng.standard_normal(spec[name]).astype(np.float32) for name in ("x", "w"))
-    how = dict(
-        kernel=spec["w"][2:],
-        stride=spec["stride"],
-        dilate=(1, 1),
-        pad=spec["pad"],
-        num_group=spec["group"],
-        layout="NCHW",
-    )
+    how = {
+        "kernel": spec["w"][2:],
+        "stride": spec["stride"],
+        "dilate": (1, 1),
+        "pad": spec["pad"],
+        "num_group": spec["group"],
+        "layout": "NCHW",
+    }
     y = convolution(x, w, None, **how)
     g = rng.standard_normal(y.shape).astype(np.float32)
     np.testing.assert_array_equal(convolution(x, w, None, parallel_for=in_threads, **how), y)
@@ -241,7 +300,7 @@ def test_result_does_not_depend_on_parallel_for(path: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("group", [1, 4])
 def test_empty_batch(group: int) -> None:
     x, w = np.empty((0, 4, 5, 5), np.float32), np.ones((4, 4 // group, 3, 3), np.float32)
-    how = dict(kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), num_group=group, layout="NCHW")
+    how = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "num_group": group, "layout": "NCHW"}
     y = convolution(x, w, None, **how)
     assert y.shape == (0, 4, 5, 5)
     assert convolution_backward_data(y, w, data_shape=x.shape, **how).shape == x.shape
@@ -253,7 +312,7 @@ def test_empty_batch(group: int) -> None:
 def test_deconvolution_is_the_data_gradient(layout: str, group: int) -> None:
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal((2, 6, 4, 5)), rng.standard_normal((6, 3, 4, 3))
-    how = dict(kernel=(4, 3), stride=(2, 3), dilate=(1, 2), num_group=group, layout=layout)
+    how = {"kernel": (4, 3), "stride": (2, 3), "dilate": (1, 2), "num_group": group, "layout": layout}
     expected = np.zeros((2, 3 * group, 2 * 3 + 4 + 1, 3 * 4 + 5 + 2))
     for (n, c, i, j), value in np.ndenumerate(x):
         first = c // (6 // group) * 3
@@ -268,7 +327,7 @@ def test_deconvolution_is_the_data_gradient(layout: str, group: int) -> None:
 
 
 def test_deconvolution_target_shape_replaces_pad() -> None:
-    how = dict(kernel=(4,), stride=(2,), dilate=(1,), num_group=1, layout="NCW")
+    how = {"kernel": (4,), "stride": (2,), "dilate": (1,), "num_group": 1, "layout": "NCW"}
     shape, pad = deconvolution_output_shape((2, 3, 5), (3, 4, 4), pad=(9,), adj=(0,), target_shape=(9,), **how)
     assert (shape, pad) == ((2, 4, 9), (2,))
     with pytest.raises(ShapeError, match="target_shape is larger than 12, the most that axis 2 can reach"):
@@ -286,13 +345,20 @@ def test_deconvolution_target_shape_replaces_pad() -> None:
     [
         ((2, 4, 5), (6, 4, 3, 3), {}, "a kernel of 2 axes needs data of 4 axes"),
         ((2, 4, 5, 5), (6, 3, 3, 3), {}, r"the weight must have shape \(6, 4, 3, 3\)"),
-        ((2, 4, 5, 5), (6, 4, 3, 3), dict(num_group=3), "4 channels and 6 filters must both divide by num_group"),
-        ((2, 4, 2, 5), (6, 4, 3, 3), dict(pad=(0, 0)), "spans 3 positions of axis 2, which has 2 with its pad"),
-        ((2, 4, 5, 5), (6, 4, 3, 3), dict(stride=(0, 1)), "stride and dilate must be at least 1"),
+        ((2, 4, 5, 5), (6, 4, 3, 3), {"num_group": 3}, "4 channels and 6 filters must both divide by num_group"),
+        ((2, 4, 2, 5), (6, 4, 3, 3), {"pad": (0, 0)}, "spans 3 positions of axis 2, which has 2 with its pad"),
+        ((2, 4, 5, 5), (6, 4, 3, 3), {"stride": (0, 1)}, "stride and dilate must be at least 1"),
     ],
 )
 def test_shapes_that_do_not_fit(data, weight, change, text: str) -> None:
-    how = dict(kernel=(3, 3), stride=(1, 1), dilate=(1, 1), pad=(1, 1), num_group=1, layout="NCHW") | change
+    how = {
+        "kernel": (3, 3),
+        "stride": (1, 1),
+        "dilate": (1, 1),
+        "pad": (1, 1),
+        "num_group": 1,
+        "layout": "NCHW",
+    } | change
     with pytest.raises(ShapeError, match=text) as caught:
         convolution_output_shape(data, weight, **how)
     assert str(caught.value).startswith(f"Convolution: data {data} (NCHW) and weight {weight} with kernel=(3, 3)")

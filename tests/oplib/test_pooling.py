@@ -17,20 +17,17 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def attributes(**changes: Any) -> dict[str, Any]:
-    return (
-        dict(
-            kernel=(2, 2),
-            pool_type="max",
-            global_pool=False,
-            stride=(2, 2),
-            pad=(0, 0),
-            pooling_convention="valid",
-            count_include_pad=True,
-            p_value=2,
-            layout="NCHW",
-        )
-        | changes
-    )
+    return {
+        "kernel": (2, 2),
+        "pool_type": "max",
+        "global_pool": False,
+        "stride": (2, 2),
+        "pad": (0, 0),
+        "pooling_convention": "valid",
+        "count_include_pad": True,
+        "p_value": 2,
+        "layout": "NCHW",
+    } | changes
 
 
 def reference(
@@ -83,65 +80,65 @@ X = np.float32([3, 1, 1, -2, 0, 2, 3, 3, 5, 1, -1, 3, 4, 4, 5, 0, 0, -3, 2, 5]).
 # (attributes that differ, shape of the result, result, gradient of x for gradient 1, 2, 3, ... of the result)
 MXNET = [
     (
-        dict(kernel=(3, 3), pad=(1, 1)),
+        {"kernel": (3, 3), "pad": (1, 1)},
         (2, 3),
         [3, 5, 5, 3, 5, 5],
         [1, 0, 0, 0, 0, 0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     ),
     (
-        dict(pooling_convention="full"),
+        {"pooling_convention": "full"},
         (2, 3),
         [3, 5, 1, 3, 4, 5],
         [1, 0, 0, 0, 0, 0, 0, 0, 2, 3, 0, 4, 5, 0, 6, 0, 0, 0, 0, 0],
     ),
     (
-        dict(pool_type="avg", kernel=(3, 3), pad=(1, 1), pooling_convention="full"),
+        {"pool_type": "avg", "kernel": (3, 3), "pad": (1, 1), "pooling_convention": "full"},
         (3, 3),
         [1, 1.22222, 0.44444, 0.77778, 2.33333, 2.44444, 0, -0.16667, 1.16667],
         [0.11111, 0.33333, 0.22222, 0.55556, 0.33333, 0.55556, 1.33333, 0.77778, 1.77778, 1]
         + [0.44444, 1, 0.55556, 1.22222, 0.66667, 1.61111, 3.5, 1.88889, 4.05556, 2.16667],
     ),
     (
-        dict(pool_type="avg", kernel=(3, 3), pad=(1, 1), pooling_convention="full", count_include_pad=False),
+        {"pool_type": "avg", "kernel": (3, 3), "pad": (1, 1), "pooling_convention": "full", "count_include_pad": False},
         (3, 3),
         [2.25, 1.83333, 1, 1.16667, 2.33333, 3.66667, 0, -0.33333, 3.5],
         [0.25, 0.58333, 0.33333, 1.08333, 0.75, 0.91667, 1.80556, 0.88889, 2.63889, 1.75]
         + [0.66667, 1.22222, 0.55556, 1.55556, 1, 4.16667, 7.38889, 3.22222, 8.72222, 5.5],
     ),
     (
-        dict(pool_type="avg", stride=(3, 3), pad=(1, 1), pooling_convention="full"),
+        {"pool_type": "avg", "stride": (3, 3), "pad": (1, 1), "pooling_convention": "full"},
         (3, 3),
         [0.75, -0.25, 0, -0.25, 1.75, 0, 0, 0, 0],
         [0.25, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0, 1, 0, 1.25, 1.25, 0, 1, 0, 1.25, 1.25, 0],
     ),
     (
-        dict(pool_type="sum", kernel=(2, 3), stride=(1, 2)),
+        {"pool_type": "sum", "kernel": (2, 3), "stride": (1, 2)},
         (3, 2),
         [13, 8, 14, 22, 3, 17],
         [1, 1, 3, 2, 2, 4, 4, 10, 6, 6, 8, 8, 18, 10, 10, 5, 5, 11, 6, 6],
     ),
     (
-        dict(pool_type="lp", p_value=2),
+        {"pool_type": "lp", "p_value": 2},
         (2, 2),
         [4.79583, 6.245, 3.16228, 6.7082],
         [0.62554, 0.20851, 0.32026, -0.64051, 0, 0.41703, 0.62554, 0.96077, 1.60128, 0]
         + [-0.94868, 2.84605, 2.38514, 2.38514, 0, 0, 0, -1.78885, 1.19257, 0],
     ),
     (
-        dict(pool_type="lp", p_value=3),
+        {"pool_type": "lp", "p_value": 3},
         (2, 2),
         [3.97906, 5.25359, 2.9625, 4.77686],
         [0.56844, 0.06316, 0.07246, 0.28985, 0, 0.25264, 0.56844, 0.65217, 1.81158, 0]
         + [0.34183, 3.07644, 2.80476, 2.80476, 0, 0, 0, 1.57768, 0.7012, 0],
     ),
     (
-        dict(pool_type="lp", p_value=1),
+        {"pool_type": "lp", "p_value": 1},
         (2, 2),
         [9, 7, 2, 7],
         [1, 1, 2, 2, 0, 1, 1, 2, 2, 0, 3, 3, 4, 4, 0, 3, 3, 4, 4, 0],
     ),
-    (dict(global_pool=True), (1, 1), [5], [0] * 8 + [1] + [0] * 11),
-    (dict(pool_type="avg", global_pool=True), (1, 1), [1.8], [0.05] * 20),
+    ({"global_pool": True}, (1, 1), [5], [0] * 8 + [1] + [0] * 11),
+    ({"pool_type": "avg", "global_pool": True}, (1, 1), [1.8], [0.05] * 20),
 ]
 
 
@@ -282,8 +279,8 @@ def test_empty_batch() -> None:
     ("shape", "changes", "text"),
     [
         ((2, 3, 4), {}, r"data of shape \(2, 3, 4\) has 3 axes, but layout 'NCHW' has 4"),
-        ((2, 3, 4, 4), dict(kernel=(2, 7), pad=(0, 1)), r"axis 3 has 4 positions, 6 with pad=\(0, 1\)"),
-        ((2, 3, 4, 4), dict(pooling_convention="same"), "pooling_convention='same' needs one spatial axis and no pad"),
+        ((2, 3, 4, 4), {"kernel": (2, 7), "pad": (0, 1)}, r"axis 3 has 4 positions, 6 with pad=\(0, 1\)"),
+        ((2, 3, 4, 4), {"pooling_convention": "same"}, "pooling_convention='same' needs one spatial axis and no pad"),
     ],
 )
 def test_shapes_that_do_not_fit(shape, changes, text: str) -> None:
@@ -294,9 +291,9 @@ def test_shapes_that_do_not_fit(shape, changes, text: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (dict(pool_type="min"), "pool_type='min' is not one of 'max', 'avg', 'sum', 'lp'"),
-        (dict(pool_type="lp", p_value=None), "pool_type='lp' needs p_value 1, 2 or 3, got p_value=None"),
-        (dict(pooling_convention="floor"), "pooling_convention='floor' is not one of 'valid', 'full', 'same'"),
+        ({"pool_type": "min"}, "pool_type='min' is not one of 'max', 'avg', 'sum', 'lp'"),
+        ({"pool_type": "lp", "p_value": None}, "pool_type='lp' needs p_value 1, 2 or 3, got p_value=None"),
+        ({"pooling_convention": "floor"}, "pooling_convention='floor' is not one of 'valid', 'full', 'same'"),
     ],
 )
 def test_attributes_that_cannot_be(changes, text: str) -> None:

@@ -6,7 +6,7 @@ whose positions leave the same remainder see the same taps, so each residue is a
 gradient with some of the flipped weights, and nothing is ever added into overlapping places. The weight gradient
 multiplies the same windows with the gradient of the result.
 
-Three ways to multiply, chosen from the shapes alone (``docs/design/0003-convolution.md`` has the measurements):
+Four ways to multiply, chosen from the shapes alone (``docs/design/0003-convolution.md`` has the measurements):
 
 *channel-last*
     The piece at hand is transposed to channel-last once; then a window is a few long runs, gathering costs a
@@ -16,6 +16,8 @@ Three ways to multiply, chosen from the shapes alone (``docs/design/0003-convolu
     for groups, which become the batch axis of one matmul.
 *depthwise*
     One channel per group has nothing to multiply as a matrix: one multiply-add per tap over long runs.
+*Winograd*
+    3x3 with stride 1 in float32 and 32 or more channels: a quarter of the multiplications, F(4x4, 3x3).
 
 All work is cut into pieces that stay in cache, in temporaries that are used again (:mod:`mxcore.oplib.workspace`).
 Pieces do not depend on ``parallel_for``, so results do not either. float16 computes in float32.
@@ -44,7 +46,7 @@ __all__ = [
 ]
 
 Ints = tuple[int, ...]
-ParallelFor = Callable[[int, int, Callable[[int, int], None]], None]
+ParallelFor = Callable[[int, int, Callable[[int, int], Any]], None]
 
 # Positions per matmul: enough rows to pay for packing the weights, few enough that the columns stay in cache.
 _POSITIONS = 1024
@@ -55,10 +57,12 @@ _DEPTHWISE_FLOATS = 1 << 14
 #: Whether large 3x3 convolutions in float32 may go Winograd's way (about 6 times the rounding error of direct sums).
 USE_WINOGRAD = True
 _WINOGRAD_CHANNELS = 32
-_WINOGRAD_TILES = 32
+# Fewer tiles than this do not pay for the transform of the weights, or of their gradient.
+_WINOGRAD_TILES = 64
+_WINOGRAD_SUMMED_TILES = 32
 # Transformed numbers of a piece, and tiles of a piece whose products are summed.
-_WINOGRAD_FLOATS = 1 << 18
-_WINOGRAD_SUM_TILES = 256
+_WINOGRAD_FLOATS = 1 << 17
+_WINOGRAD_SUM_TILES = 128
 # Results of at most this many channels are scattered, see _prefer_scatter.
 _FEW_CHANNELS = 8
 # From this size on, threads share a weight gradient by channels.
@@ -78,7 +82,13 @@ def convolution_output_shape(
     num_group: int,
     layout: str,
 ) -> Ints:
-    """Return the shape of ``convolution(x, w, ...)``."""
+    """Return the shape of ``convolution(x, w, ...)``.
+
+    Raises
+    ------
+    ShapeError
+        When the shapes and attributes do not fit together; says which of them and why.
+    """
     n_axes = len(kernel)
     spatial, channel = _axes(layout)
 
@@ -126,14 +136,19 @@ def deconvolution_output_shape(
     """Return the output shape of a deconvolution and the ``pad`` to compute it with.
 
     A ``target_shape`` with any non-zero entry replaces ``pad`` and ``adj`` by what leads to it.
+
+    Raises
+    ------
+    ShapeError
+        When the shapes and attributes do not fit together; says which of them and why.
     """
     n_axes = len(kernel)
     spatial, channel = _axes(layout)
 
     def fail(why: str) -> ShapeError:
         return ShapeError(
-            f"Deconvolution: data {tuple(data_shape)} ({layout}) and weight {tuple(weight_shape)} with kernel={kernel}, "
-            f"stride={stride}, dilate={dilate}, pad={pad}, adj={adj}, target_shape={target_shape}, "
+            f"Deconvolution: data {tuple(data_shape)} ({layout}) and weight {tuple(weight_shape)} with "
+            f"kernel={kernel}, stride={stride}, dilate={dilate}, pad={pad}, adj={adj}, target_shape={target_shape}, "
             f"num_group={num_group}: {why}",
             operator="Deconvolution",
             shapes=[tuple(data_shape), tuple(weight_shape)],
@@ -196,7 +211,7 @@ def _compute_dtype(*arrays: np.ndarray) -> np.dtype:
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
-def _serial(n: int, grain: int, fn: Callable[[int, int], None]) -> None:
+def _serial(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
     fn(0, n)
 
 
@@ -286,10 +301,12 @@ def _backward_windows(
     every ``q``-th tap, ``q = s / gcd(s, d)``, and the outputs it needs move by ``d*q/s`` per tap.
     """
     per_axis = []
-    lows, sizes = [], []
+    lows: list[int] = []
+    sizes: list[int] = []
     for n, k, s, d, p in zip(spatial, kernel, stride, dilate, pad):
         q = s // math.gcd(s, d)
-        found = []
+        # (residue, taps, first output seen at output 0, count of taps, outputs per tap, count of data positions)
+        found: list[tuple[int, slice, int, int, int, int]] = []
         for r in range(min(s, n)):
             taps = [t for t in range(k) if (r + p - d * t) % s == 0]
             if taps:
@@ -299,19 +316,14 @@ def _backward_windows(
         lows.append(low)
         sizes.append(max((f[2] + low + (f[3] - 1) * f[4] + f[5] for f in found), default=0))
         per_axis.append(found)
+    ones = (1,) * len(kernel)
     result = []
-    for combination in itertools.product(*per_axis):
-        residues, taps, firsts, counts, steps, outs = zip(*combination)
-        windows = _Windows(
-            tuple(lows),
-            tuple(sizes),
-            tuple(f + low for f, low in zip(firsts, lows)),
-            (1,) * len(kernel),
-            counts,
-            steps,
-            outs,
-        )
-        result.append((residues, taps, windows))
+    for axes in itertools.product(*per_axis):
+        starts = tuple(axis[2] + low for axis, low in zip(axes, lows))
+        counts, steps = tuple(axis[3] for axis in axes), tuple(axis[4] for axis in axes)
+        outs = tuple(axis[5] for axis in axes)
+        windows = _Windows(tuple(lows), tuple(sizes), starts, ones, counts, steps, outs)
+        result.append((tuple(axis[0] for axis in axes), tuple(axis[1] for axis in axes), windows))
     return tuple(result)
 
 
@@ -402,7 +414,7 @@ def _correlate(
     group, filters, depth = jobs[0].w.shape[:3]
     if group > 1 and depth == 1 and filters <= 4:
         run: Any = _correlate_depthwise
-    elif len(jobs) == 1 and _suits_winograd(jobs[0].windows, x.shape[0], group, depth, filters, dtype):
+    elif len(jobs) == 1 and _suits_winograd(jobs[0].windows, x.shape[0], group, depth, filters, dtype, _WINOGRAD_TILES):
         run = _correlate_winograd
     elif any(_prefer_channel_last(x, job.windows, group, group * filters) for job in jobs):
         run = _correlate_channel_last
@@ -540,6 +552,11 @@ def _correlate_channel_first(
     parallel_for(len(pieces), 1, run)
 
 
+def _at(position: Sequence[Any]) -> Any:
+    """Return the index of a position, or of slices, after one leading axis."""
+    return (slice(None), *position)
+
+
 def _flat_span(windows: _Windows) -> int:
     """Return how far the outputs of one tap reach in the flattened padded input (stride 1 only)."""
     span = 0
@@ -600,8 +617,7 @@ def _correlate_depthwise(
             shape: Ints = (count, math.prod(_flat_shape(windows)))
         else:
             view = windows.view(padded, 1, tuple(slice(0, o) for o in windows.out), False)
-            view = view.reshape(count, *view.shape[1:]) if view.flags.c_contiguous else view
-            seen = [view[(slice(None), *t)] for t in itertools.product(*map(range, windows.taps))]
+            seen = [view[_at(position)] for position in itertools.product(*map(range, windows.taps))]
             span = 0
             shape = (count, *windows.out)
         scale = w.reshape(count, -1, *(1,) * (len(shape) - 1))
@@ -646,7 +662,9 @@ def _winograd_bases(dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return tuple(np.kron(basis, basis).astype(dtype) for basis in bases)  # type: ignore[return-value]
 
 
-def _suits_winograd(windows: _Windows, n: int, group: int, channels: int, filters: int, dtype: np.dtype) -> bool:
+def _suits_winograd(
+    windows: _Windows, n: int, group: int, channels: int, filters: int, dtype: np.dtype, least_tiles: int
+) -> bool:
     """Whether to use Winograd's way: 3x3, stride 1, float32, and enough of everything to pay for three transforms.
 
     float64 is for those who want every digit, so it always takes the direct way.
@@ -657,7 +675,7 @@ def _suits_winograd(windows: _Windows, n: int, group: int, channels: int, filter
         return False
     tiles = math.prod(-(-o // 4) for o in windows.out)
     wasted = 16 * tiles > 1.4 * windows.n_out
-    return min(channels, filters) >= _WINOGRAD_CHANNELS and n * tiles >= _WINOGRAD_TILES and not wasted
+    return min(channels, filters) >= _WINOGRAD_CHANNELS and n * tiles >= least_tiles and not wasted
 
 
 def _tiled(windows: _Windows) -> _Windows:
@@ -665,10 +683,6 @@ def _tiled(windows: _Windows) -> _Windows:
     tiles = tuple(-(-o // 4) for o in windows.out)
     size = tuple(4 * t + 2 for t in tiles)
     return _Windows(windows.low, size, (0, 0), (4, 4), (6, 6), (1, 1), tiles)
-
-
-def _winograd_pieces(n: int, tiles: int, wanted: int) -> list[slice]:
-    return _pieces(n, tiles, max(tiles, wanted))
 
 
 def _input_tiles(x: np.ndarray, tiled: _Windows, dtype: np.dtype, to: np.ndarray) -> None:
@@ -696,28 +710,21 @@ def _correlate_winograd(
     height, width = job.windows.out
     source, target = np.moveaxis(x, 1, -1), np.moveaxis(job.y, 1, -1)
     _, weight_basis, output_basis = _winograd_bases(dtype)
-    # The weights in their basis, (36, O, C) or (36, C, O), whichever is the cheaper transpose.
-    frm = np.moveaxis(job.w[0], (0, 1), (-2, -1))
-    by_filter = frm.strides[-2] >= frm.strides[-1]
-    if not by_filter:
-        frm = frm.swapaxes(-1, -2)
-    rows, columns = frm.shape[-2:]
-    weights = np.empty((36, rows, columns), dtype)
+    # (36, C, O): as the right factor it must not be a transposed view, which costs half the speed of small matmuls.
+    frm = np.moveaxis(job.w[0], (0, 1), (-1, -2))
+    weights = np.empty((36, channels, filters), dtype)
 
     def transform(low: int, high: int) -> None:
+        # Some channels at a time, so that what the strided reads touch stays in cache.
         for first in range(low, high, 32):
-            part = slice(first, min(high, first + 32))
-            with borrow("weights", (3, 3, part.stop - first, columns), dtype) as taps:
-                np.copyto(taps, frm[:, :, part], casting="same_kind")
-                np.matmul(
-                    weight_basis,
-                    taps.reshape(9, -1),
-                    out=weights.reshape(36, -1)[:, first * columns : part.stop * columns],
-                )
+            last = min(high, first + 32)
+            with borrow("weights", (3, 3, last - first, filters), dtype) as taps:
+                np.copyto(taps, frm[:, :, first:last], casting="same_kind")
+                part = weights.reshape(36, -1)[:, first * filters : last * filters]
+                np.matmul(weight_basis, taps.reshape(9, -1), out=part)
 
-    parallel_for(rows, -(-rows // 2), transform)
-    matrices = weights.swapaxes(1, 2) if by_filter else weights
-    pieces = _winograd_pieces(n, n_tiles, _WINOGRAD_FLOATS // (36 * max(channels, filters)))
+    parallel_for(channels, -(-channels // 2), transform)
+    pieces = _pieces(n, n_tiles, _WINOGRAD_FLOATS // (36 * max(channels, filters)))
 
     def run(low: int, high: int) -> None:
         for part in pieces[low:high]:
@@ -730,7 +737,7 @@ def _correlate_winograd(
                 borrow("product", (count, tiled.out[0], 4, tiled.out[1], 4, filters), dtype) as image,
             ):
                 _input_tiles(source[part], tiled, dtype, tiles)
-                np.matmul(tiles, matrices, out=products)
+                np.matmul(tiles, weights, out=products)
                 np.matmul(output_basis, products.reshape(36, -1), out=outputs.reshape(16, -1))
                 np.copyto(image.transpose(2, 4, 0, 1, 3, 5), outputs)
                 whole = image.reshape(count, 4 * tiled.out[0], 4 * tiled.out[1], filters)
@@ -753,7 +760,7 @@ def _weigh_winograd(
     outputs = _Windows((0, 0), tuple(4 * t for t in tiled.out), (0, 0), (4, 4), (4, 4), (1, 1), tiled.out)
     source, grad = np.moveaxis(x, 1, -1), np.moveaxis(g, 1, -1)
     _, weight_basis, output_basis = _winograd_bases(dtype)
-    pieces = _winograd_pieces(n, n_tiles, _WINOGRAD_SUM_TILES)
+    pieces = _pieces(n, n_tiles, _WINOGRAD_SUM_TILES)
     # Threads share the channels of a large weight and the images of a small one, as in the direct way.
     halves = 2 if dw.size >= _LARGE_WEIGHT else 1
     half = -(-channels // halves)
@@ -803,9 +810,7 @@ def _weigh_winograd(
 
     def run_lanes(low: int, high: int) -> None:
         for lane in range(low, high):
-            sum_pieces(
-                slice(0, channels), len(pieces) * lane // lanes, len(pieces) * (lane + 1) // lanes, totals[lane]
-            )
+            sum_pieces(slice(0, channels), len(pieces) * lane // lanes, len(pieces) * (lane + 1) // lanes, totals[lane])
 
     parallel_for(lanes, 1, run_lanes)
     for other in totals[1:]:
@@ -826,7 +831,37 @@ def convolution(
     layout: str,
     parallel_for: ParallelFor = _serial,
 ) -> np.ndarray:
-    """Correlate ``x`` with the filters ``w`` and add ``bias`` per filter."""
+    """Correlate ``x`` with the filters ``w`` and add ``bias`` per filter.
+
+    Parameters
+    ----------
+    x : ndarray of ``layout``, ``(N, C, *spatial)`` or ``(N, *spatial, C)``, any strides, not changed
+    w : ndarray ``(O, C / num_group, *kernel)``, or ``(O, *kernel, C / num_group)`` when channels come last
+    bias : ndarray ``(O,)`` or None
+    kernel, stride, dilate, pad : tuples with one int per spatial axis
+    num_group : int
+    layout : 'NCW', 'NCHW', 'NCDHW', 'NWC', 'NHWC' or 'NDHWC'
+    parallel_for : callable
+        ``parallel_for(n, grain, fn)`` calls ``fn(low, high)`` over parts of ``range(n)``, possibly from several
+        threads, and returns when all are done.
+
+    Returns
+    -------
+    ndarray
+        A fresh array of :func:`convolution_output_shape` and the dtype of ``x``.
+
+    Raises
+    ------
+    ShapeError
+        When the shapes and attributes do not fit together.
+
+    Examples
+    --------
+    >>> x, w = np.arange(5.0).reshape(1, 1, 5), np.array([[[1.0, 0.0, -1.0]]])
+    >>> how = dict(kernel=(3,), stride=(1,), dilate=(1,), pad=(1,), num_group=1, layout="NCW")
+    >>> convolution(x, w, None, **how)
+    array([[[-1., -2., -2., -2.,  3.]]])
+    """
     y_shape = convolution_output_shape(
         x.shape, w.shape, kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group, layout=layout
     )
@@ -860,7 +895,23 @@ def convolution_backward_data(
     layout: str,
     parallel_for: ParallelFor = _serial,
 ) -> np.ndarray:
-    """Return the gradient of the data for the gradient ``g`` of the result; also a deconvolution of ``g``."""
+    """Return the gradient of the data for the gradient ``g`` of the result.
+
+    This is also the forward pass of a deconvolution with data ``g``, weight ``w`` and result shape ``data_shape``.
+
+    Parameters
+    ----------
+    g : ndarray of ``layout`` with O channels, any strides, not changed
+    w : ndarray, as for :func:`convolution`
+    data_shape : sequence of int
+        The shape of the result, because a stride leaves several that fit.
+    kernel, stride, ... : as for :func:`convolution`
+
+    Returns
+    -------
+    ndarray
+        A fresh array of ``data_shape`` and the dtype of ``g``.
+    """
     dx = np.empty(data_shape, g.dtype)
     g_view, dx_view = _channel_first(g, layout), _channel_first(dx, layout)
     w_view = _grouped(_channel_first(w, layout), num_group).swapaxes(1, 2)
@@ -876,7 +927,9 @@ def convolution_backward_data(
     jobs = []
     for residues, taps, windows in plan:
         index = tuple(slice(r, None, s) for r, s in zip(residues, stride))
-        part = w_view[(..., *taps)][(..., *(slice(None, None, -1),) * len(taps))]
+        index_of_taps: Any = (..., *taps)
+        flipped: Any = (..., *(slice(None, None, -1),) * len(taps))
+        part = w_view[index_of_taps][flipped]
         jobs.append(_Job(windows, part, dx_view[(slice(None), slice(None), *index)]))
     if jobs:
         _correlate(g_view, jobs, None, _compute_dtype(g, w), parallel_for)
@@ -920,6 +973,7 @@ def _scatter(
             _landing(t * d - p, o, s, size) for t, d, p, o, s, size in zip(position, dilate, pad, out, stride, spatial)
         ]
         lands.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
+    matrix: np.ndarray
     if channel_last:
         matrix = np.moveaxis(w, (0, 1), (-2, -1)).astype(dtype, order="C").reshape(n_taps, filters, channels)
     else:
@@ -963,7 +1017,8 @@ def _scatter(
             parts = columns.reshape(count, channels, n_taps, *out)
             for t, (outputs, data) in enumerate(lands):
                 window = total[(slice(None), slice(None), *data)]
-                np.add(window, parts[(slice(None), slice(None), t, *outputs)], out=window)
+                seen: Any = (slice(None), slice(None), t, *outputs)
+                np.add(window, parts[seen], out=window)
             np.copyto(to, total, casting="same_kind")
 
     parallel_for(len(pieces), 1, run)
@@ -990,7 +1045,19 @@ def convolution_backward_weight(
     layout: str,
     parallel_for: ParallelFor = _serial,
 ) -> np.ndarray:
-    """Return the gradient of the weight for the gradient ``g`` of the result."""
+    """Return the gradient of the weight for the gradient ``g`` of the result.
+
+    Parameters
+    ----------
+    x, g : ndarrays of ``layout`` with C and O channels, any strides, not changed
+    weight_shape : sequence of int
+    kernel, stride, ... : as for :func:`convolution`
+
+    Returns
+    -------
+    ndarray
+        A fresh array of ``weight_shape`` and the dtype of ``g``.
+    """
     dtype = _compute_dtype(x, g)
     dw = np.empty(weight_shape, g.dtype)
     g_view, x_view = _channel_first(g, layout), _channel_first(x, layout)
@@ -1004,7 +1071,7 @@ def convolution_backward_weight(
     group, filters, depth = dw_view.shape[:3]
     if group > 1 and depth == 1 and filters <= 4:
         _weigh_depthwise(x_view, g_view, dw_view, windows, dtype, parallel_for)
-    elif _suits_winograd(windows, x.shape[0], group, depth, filters, dtype):
+    elif _suits_winograd(windows, x.shape[0], group, depth, filters, dtype, _WINOGRAD_SUMMED_TILES):
         _weigh_winograd(x_view, g_view, dw_view, windows, dtype, parallel_for)
     elif not _prefer_channel_last(x_view, windows, group, group * filters):
         _weigh_channel_first(x_view, g_view, dw_view, windows, dtype, parallel_for)
@@ -1182,7 +1249,7 @@ def _weigh_depthwise(
                 axes = "cdhw"[: rows.ndim]
                 equation = f"{axes},{axes}->c"
                 for t, position in enumerate(itertools.product(*map(range, windows.taps))):
-                    sums[:, t] += np.einsum(equation, view[(slice(None), *position)], rows)
+                    sums[:, t] += np.einsum(equation, view[_at(position)], rows)
 
     # Threads share the channels, so nothing needs adding up afterwards.
     parallel_for(-(-channels // some), 1, run)

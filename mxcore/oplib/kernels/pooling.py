@@ -26,7 +26,7 @@ from mxcore.spec.errors import ParameterError, ShapeError
 __all__ = ["pooling", "pooling_backward", "pooling_output_shape"]
 
 Ints = tuple[int, ...]
-ParallelFor = Callable[[int, int, Callable[[int, int], None]], None]
+ParallelFor = Callable[[int, int, Callable[[int, int], Any]], None]
 # Where an axis is visited from output slices to input slices, one pair per kernel offset that meets any output.
 Spans = list[tuple[slice, slice]]
 
@@ -34,7 +34,7 @@ Spans = list[tuple[slice, slice]]
 _PIECE = 1 << 17
 
 
-def _serial(n: int, grain: int, fn: Callable[[int, int], None]) -> None:
+def _serial(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
     fn(0, n)
 
 
@@ -518,29 +518,32 @@ def _overlapping_peaks(g: np.ndarray, x: np.ndarray, y: np.ndarray, plan: _Plan,
         taken[valid] = False
         pitched[valid] = y
         routed[valid] = g
-        residues = list(itertools.product(*map(range, n_residues)))
-        for r in residues:
-            inside, data = zip(*(half[i] for half, i in zip(halves, r)))
-            planes[r][(slice(None), *inside)] = x[(slice(None), *data)]
+        # Per residue: its plane, what of the plane is data, and which data.
+        cuts: list[tuple[Ints, Any, Any]] = []
+        for residue in itertools.product(*map(range, n_residues)):
+            pairs = [half[i] for half, i in zip(halves, residue)]
+            inside = (slice(None), *(pair[0] for pair in pairs))
+            cuts.append((residue, inside, (slice(None), *(pair[1] for pair in pairs))))
+        for residue, inside, data in cuts:
+            planes[residue][inside] = x[data]
         flat_y, flat_g, flat_taken = pitched.reshape(-1), routed.reshape(-1), taken.reshape(-1)
         for offset in itertools.product(*map(range, plan.kernel)):
             shift = 0
             for i, s, n in zip(offset, plan.stride, pitch):
                 shift = shift * n + i // s
             shift *= tail
-            r = tuple(i % s for i, s in zip(offset, plan.stride))
+            residue = tuple(i % s for i, s in zip(offset, plan.stride))
             count = flat_y.size - shift
             _route(
-                planes[r].reshape(-1)[shift:],
+                planes[residue].reshape(-1)[shift:],
                 flat_y[:count],
                 flat_g[:count],
                 flat_taken[:count],
-                gradients[r].reshape(-1)[shift:],
+                gradients[residue].reshape(-1)[shift:],
                 add=True,
             )
-        for r in residues:
-            inside, data = zip(*(half[i] for half, i in zip(halves, r)))
-            to[(slice(None), *data)] = gradients[r][(slice(None), *inside)]
+        for residue, inside, data in cuts:
+            to[data] = gradients[residue][inside]
 
 
 def _spread(share: np.ndarray, plan: _Plan, spans: Sequence[Spans], to: np.ndarray) -> None:

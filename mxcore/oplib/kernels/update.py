@@ -2,12 +2,14 @@
 
 A step reads and writes several arrays of one size a few times over. It therefore runs piece by piece, each small
 enough to stay in the cache with its temporaries, so that a step over large arrays costs about one pass over memory.
-``out`` may be the weight itself; without ``out`` a new array is made. States are written in place.
+
+Each rule is written once, as a factory: attributes in, ``step(weight, grad, *states, out, *scratch)`` out, where
+``out`` may be ``weight``, and ``grad`` is left as it is. From it come the operator on one weight, the one that keeps
+a float32 master copy of a weight of low precision (``mp_*``), and those on many weights (``multi_*``).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,58 +18,97 @@ import numpy as np
 from ..table import kernel
 from ..workspace import borrow
 
-#: Elements in a piece: some eight float32 arrays of this size fit a 1 MiB second-level cache.
+#: Elements in a piece: some eight float32 arrays of this size fit a second-level cache of 1 MiB.
 PIECE = 16384
 
-_multiply, _add, _subtract, _divide = np.multiply, np.add, np.subtract, np.divide
+Step = Callable[..., None]
+
+_multiply, _add, _subtract, _divide, _sqrt = np.multiply, np.add, np.subtract, np.divide, np.sqrt
 
 
-def sweep(
-    step: Callable[..., None],
-    weight: Any,
-    others: Sequence[Any],
-    out: Any,
-    temporaries: int,
-    *,
-    dtype: Any = None,
-    out_dtype: Any = None,
-) -> Any:
-    """Run ``step(weight, *others, out, *temporaries)`` piece by piece and return ``out``.
+def sweep(step: Step, weight: Any, others: Sequence[Any], out: Any, scratch: int, out_dtype: Any = None) -> Any:
+    """Run ``step(weight, *others, out, *scratch)`` piece by piece and return ``out``.
 
     Parameters
     ----------
     step : callable
-        Works on pieces; writes the result to ``out`` and states in place. ``out`` may be ``weight``.
+        Writes the result to ``out`` and states in place.
     weight : array
+        Its dtype is that of the scratch arrays.
     others : sequence of array
         Of the size of ``weight``.
     out : array or None
         None makes a new one.
-    temporaries : int
+    scratch : int
         How many scratch arrays ``step`` gets.
-    dtype : dtype, optional
-        Dtype of the scratch arrays, that of ``weight`` by default.
     out_dtype : dtype, optional
         Dtype of a new ``out``, that of ``weight`` by default.
     """
     if out is None:
         out = np.empty(weight.shape, out_dtype or weight.dtype)
-    dtype = dtype or weight.dtype
     arrays = (weight, *others, out)
     size = weight.size
-    if not all(a.flags.c_contiguous for a in arrays):
-        # Pieces of flat views would be copies.
-        step(*arrays, *(np.empty(weight.shape, dtype) for _ in range(temporaries)))
-        return out
-    with borrow("update", (temporaries, min(size, PIECE)), dtype) as scratch:
-        if size <= PIECE:
-            step(*[a.reshape(-1) for a in arrays], *scratch)
+    for a in arrays:
+        if not a.flags.c_contiguous:
+            # Flat pieces of a strided view would be copies, and what is written to them lost.
+            step(*arrays, *(np.empty(weight.shape, weight.dtype) for _ in range(scratch)))
             return out
+    with borrow("update", (scratch, min(size, PIECE)), weight.dtype) as temporaries:
         flat = [a.reshape(-1) for a in arrays]
+        if size <= PIECE:
+            step(*flat, *temporaries)
+            return out
         for start in range(0, size, PIECE):
             stop = min(start + PIECE, size)
-            step(*[a[start:stop] for a in flat], *scratch[:, : stop - start])
+            step(*[a[start:stop] for a in flat], *temporaries[:, : stop - start])
     return out
+
+
+def mixed_sweep(step: Step, grad: Any, states: Sequence[Any], master: Any, out: Any, scratch: int, dtype: Any) -> Any:
+    """Like :func:`sweep` on the float32 ``master`` copy of a weight: the copy is updated, ``out`` gets it in ``dtype``."""
+    n = len(states)
+
+    def mixed(w: Any, g: Any, *rest: Any) -> None:
+        # rest: states, out, scratch for the gradient in float32, scratch of the step
+        g32 = rest[n + 1]
+        g32[...] = g
+        step(w, g32, *rest[:n], w, *rest[n + 2 :])
+        rest[n][...] = w
+
+    return sweep(mixed, master, (grad, *states), out, scratch + 1, dtype)
+
+
+def rule(name: str, *, scratch: int, mixed: str | None = None) -> Callable[[Callable[..., Step]], Callable[..., Step]]:
+    """Declare the kernels of a rule given as a factory of steps.
+
+    Parameters
+    ----------
+    name : str
+        Operator ``name(weight, grad, *states)``.
+    scratch : int
+        Scratch arrays a step needs.
+    mixed : str, optional
+        Operator ``mixed(weight, grad, *states, weight32)``.
+    """
+
+    def declare(factory: Callable[..., Step]) -> Callable[..., Step]:
+        def run(weight: Any, grad: Any, *states: Any, out: Any = None, **attributes: Any) -> Any:
+            return sweep(factory(**attributes), weight, (grad, *states), out, scratch)
+
+        kernel(name, numpy=True, out=True)(run)
+        if mixed is not None:
+
+            def run_mixed(weight: Any, grad: Any, *states: Any, out: Any = None, **attributes: Any) -> Any:
+                return mixed_sweep(factory(**attributes), grad, states[:-1], states[-1], out, scratch, weight.dtype)
+
+            kernel(mixed, numpy=True, out=True)(run_mixed)
+        return factory
+
+    return declare
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What the rules share. Scratch arrays are called s and t.
 
 
 def _clip(x: Any, bound: float) -> None:
@@ -78,37 +119,44 @@ def _clip(x: Any, bound: float) -> None:
 
 
 def _scaled(grad: Any, rescale_grad: float, clip_gradient: float, t: Any) -> Any:
-    """Return the rescaled, clipped gradient: in ``t``, or ``grad`` itself where nothing is to be done."""
-    if rescale_grad == 1 and clip_gradient < 0 and grad.dtype == t.dtype:
+    """Return ``clip(rescale_grad * grad)``: in ``t``, or ``grad`` itself where there is nothing to do."""
+    if rescale_grad == 1 and clip_gradient < 0:
         return grad
-    _multiply(grad, rescale_grad, out=t, casting="same_kind")
+    _multiply(grad, rescale_grad, out=t)
     _clip(t, clip_gradient)
     return t
 
 
-def _with_decay(grad: Any, weight: Any, rescale_grad: float, wd: float, clip_gradient: float, t: Any, s: Any) -> Any:
-    """Return ``clip(rescale_grad * grad + wd * weight)``, in ``t`` or as ``grad`` itself; ``s`` is scratch."""
-    if wd:
-        _multiply(grad, rescale_grad, out=t)
-        _multiply(weight, wd, out=s)
-        _add(t, s, out=t)
-        _clip(t, clip_gradient)
-        return t
-    return _scaled(grad, rescale_grad, clip_gradient, t)
+def _with_decay(w: Any, grad: Any, wd: float, rescale_grad: float, clip_gradient: float, t: Any, s: Any) -> Any:
+    """Return ``clip(rescale_grad * grad + wd * w)``: in ``t``, or ``grad`` itself. ``s`` is overwritten."""
+    if not wd:
+        return _scaled(grad, rescale_grad, clip_gradient, t)
+    _multiply(grad, rescale_grad, out=t)
+    _multiply(w, wd, out=s)
+    _add(t, s, out=t)
+    _clip(t, clip_gradient)
+    return t
 
 
-def _decayed(state: Any, beta: float, g: Any, t: Any) -> None:
-    """``state = beta * state + (1 - beta) * g`` in place; ``t`` is scratch and may be ``g``."""
+def _average(state: Any, beta: float, value: Any, s: Any) -> None:
+    """``state = beta * state + (1 - beta) * value`` in place. ``s`` is overwritten and may be ``value``."""
     _multiply(state, beta, out=state)
-    _multiply(g, 1.0 - beta, out=t)
-    _add(state, t, out=state)
+    _multiply(value, 1.0 - beta, out=s)
+    _add(state, s, out=state)
+
+
+def _moments(mean: Any, var: Any, g: Any, beta1: float, beta2: float, s: Any) -> None:
+    """Running averages of ``g`` and its square, in place. ``s`` is overwritten."""
+    _average(mean, beta1, g, s)
+    _average(var, beta2, _multiply(g, g, out=s), s)
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# SGD
+# Rules
 
 
-def _sgd(lr: float, wd: float, rescale_grad: float, clip_gradient: float) -> Callable[..., None]:
+@rule("sgd_update", mixed="mp_sgd_update", scratch=1)
+def sgd(*, lr: float, wd: float, rescale_grad: float, clip_gradient: float, lazy_update: bool = True) -> Step:
     def step(w: Any, g: Any, out: Any, t: Any) -> None:
         if clip_gradient >= 0:
             _multiply(_scaled(g, rescale_grad, clip_gradient, t), lr, out=t)
@@ -116,112 +164,497 @@ def _sgd(lr: float, wd: float, rescale_grad: float, clip_gradient: float) -> Cal
             _multiply(g, lr * rescale_grad, out=t)
         if wd:
             _multiply(w, 1.0 - lr * wd, out=out)
-            _subtract(out, t, out=out)
-        else:
-            _subtract(w, t, out=out)
+            w = out
+        _subtract(w, t, out=out)
 
     return step
 
 
-@kernel("sgd_update", numpy=True, out=True)
-def sgd(w: Any, g: Any, out: Any = None, *, lr: float, wd: float, rescale_grad: float, clip_gradient: float, **_: Any) -> Any:
-    return sweep(_sgd(lr, wd, rescale_grad, clip_gradient), w, (g,), out, 1)
-
-
-def _momentum(mom: Any, w: Any, g: Any, lr: float, momentum: float, wd: float, rescale_grad: float, clip: float, t: Any) -> None:
-    """``mom = momentum * mom - lr * wd * w - lr * clip(rescale_grad * g)`` in place."""
-    if momentum:
-        _multiply(mom, momentum, out=mom)
-    else:
-        mom[...] = 0
-    if clip >= 0:
-        _multiply(_scaled(g, rescale_grad, clip, t), lr, out=t)
-    else:
-        _multiply(g, lr * rescale_grad, out=t)
-    _subtract(mom, t, out=mom)
-    if wd:
-        _multiply(w, lr * wd, out=t)
-        _subtract(mom, t, out=mom)
-
-
-@kernel("sgd_mom_update", numpy=True, out=True)
+@rule("sgd_mom_update", mixed="mp_sgd_mom_update", scratch=1)
 def sgd_mom(
-    w: Any,
-    g: Any,
-    mom: Any,
-    out: Any = None,
+    *, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float, lazy_update: bool = True
+) -> Step:
+    def step(w: Any, g: Any, mom: Any, out: Any, t: Any) -> None:
+        _multiply(mom, momentum, out=mom)
+        if clip_gradient >= 0:
+            _multiply(_scaled(g, rescale_grad, clip_gradient, t), lr, out=t)
+        else:
+            _multiply(g, lr * rescale_grad, out=t)
+        _subtract(mom, t, out=mom)
+        if wd:
+            _multiply(w, lr * wd, out=t)
+            _subtract(mom, t, out=mom)
+        _add(w, mom, out=out)
+
+    return step
+
+
+@rule("nag_mom_update", mixed="mp_nag_mom_update", scratch=2)
+def nag_mom(*, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float) -> Step:
+    def step(w: Any, g: Any, mom: Any, out: Any, s: Any, t: Any) -> None:
+        _multiply(_scaled(g, rescale_grad, clip_gradient, t), lr, out=t)
+        if wd:
+            _multiply(w, lr * wd, out=s)
+            _add(t, s, out=t)
+        # mom' = momentum * mom - t;  w' = w + momentum * mom' - t
+        _multiply(mom, momentum, out=mom)
+        _subtract(mom, t, out=mom)
+        _multiply(mom, momentum, out=s)
+        _subtract(s, t, out=s)
+        _add(w, s, out=out)
+
+    return step
+
+
+@rule("signsgd_update", scratch=1)
+def signsgd(*, lr: float, wd: float, rescale_grad: float, clip_gradient: float) -> Step:
+    def step(w: Any, g: Any, out: Any, t: Any) -> None:
+        np.sign(g, out=t)
+        _multiply(t, lr, out=t)
+        _multiply(w, 1.0 - lr * wd, out=out)
+        _subtract(out, t, out=out)
+
+    return step
+
+
+@rule("signum_update", scratch=1)
+def signum(
+    *, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float, wd_lh: float
+) -> Step:
+    def step(w: Any, g: Any, mom: Any, out: Any, t: Any) -> None:
+        _multiply(mom, momentum, out=mom)
+        _multiply(_scaled(g, rescale_grad, clip_gradient, t), 1.0 - momentum, out=t)
+        _subtract(mom, t, out=mom)
+        if wd:
+            _multiply(w, (1.0 - momentum) * wd, out=t)
+            _subtract(mom, t, out=mom)
+        np.sign(mom, out=t)
+        _multiply(t, lr, out=t)
+        _multiply(w, 1.0 - lr * wd_lh, out=out)
+        _add(out, t, out=out)
+
+    return step
+
+
+@rule("adam_update", scratch=2)
+def adam(
     *,
     lr: float,
-    momentum: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
     wd: float,
     rescale_grad: float,
     clip_gradient: float,
-    **_: Any,
-) -> Any:
-    def step(w: Any, g: Any, m: Any, out: Any, t: Any) -> None:
-        _momentum(m, w, g, lr, momentum, wd, rescale_grad, clip_gradient, t)
-        _add(w, m, out=out)
+    lazy_update: bool,
+) -> Step:
+    def step(w: Any, g: Any, mean: Any, var: Any, out: Any, s: Any, t: Any) -> None:
+        _moments(mean, var, _with_decay(w, g, wd, rescale_grad, clip_gradient, t, s), beta1, beta2, s)
+        _sqrt(var, out=t)
+        _add(t, epsilon, out=t)
+        _multiply(mean, lr, out=s)
+        _divide(s, t, out=s)
+        _subtract(w, s, out=out)
 
-    return sweep(step, w, (g, mom), out, 1)
-
-
-def _mixed(step: Callable[..., None]) -> Callable[..., None]:
-    """Make of ``step(weight32, grad32, *states, out, *scratch)`` one on a half precision weight and gradient.
-
-    The master copy is the weight that ``step`` reads and writes; the last scratch array holds the gradient.
-    """
-
-    def mixed(w32: Any, g: Any, *rest: Any) -> None:
-        *states, out, scratch = rest[:-1] if isinstance(rest[-1], list) else rest, None
-        raise NotImplementedError
-
-    return mixed
+    return step
 
 
-def mixed_sweep(
-    step: Callable[..., None], g: Any, states: Sequence[Any], w32: Any, out: Any, temporaries: int, dtype: Any
-) -> Any:
-    """Like :func:`sweep` for a weight of low precision with the float32 master copy ``w32``.
-
-    ``step`` runs on the master copy, which it overwrites, and on the gradient in float32; ``out`` gets the result.
-    """
-    count = len(states)
-
-    def mixed(w: Any, g: Any, *rest: Any) -> None:
-        states, out, g32, scratch = rest[:count], rest[count], rest[count + 1], rest[count + 2 :]
-        if g.dtype != w.dtype:
-            g32[...] = g
-            g = g32
-        step(w, g, *states, w, *scratch)
-        out[...] = w
-
-    return sweep(mixed, w32, (g, *states), out, temporaries + 1, out_dtype=dtype)
-
-
-@kernel("mp_sgd_update", numpy=True, out=True)
-def mp_sgd(
-    w: Any, g: Any, w32: Any, out: Any = None, *, lr: float, wd: float, rescale_grad: float, clip_gradient: float, **_: Any
-) -> Any:
-    return mixed_sweep(_sgd(lr, wd, rescale_grad, clip_gradient), g, (), w32, out, 1, w.dtype)
-
-
-@kernel("mp_sgd_mom_update", numpy=True, out=True)
-def mp_sgd_mom(
-    w: Any,
-    g: Any,
-    mom: Any,
-    w32: Any,
-    out: Any = None,
+def adamw(
     *,
     lr: float,
-    momentum: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    wd: float,
+    eta: float,
+    rescale_grad: float,
+    clip_gradient: float,
+) -> Step:
+    def step(w: Any, g: Any, mean: Any, var: Any, out: Any, s: Any, t: Any) -> None:
+        _moments(mean, var, _scaled(g, rescale_grad, clip_gradient, t), beta1, beta2, s)
+        _sqrt(var, out=t)
+        _add(t, epsilon, out=t)
+        _multiply(mean, eta * lr, out=s)
+        _divide(s, t, out=s)
+        _multiply(w, 1.0 - eta * wd, out=out)
+        _subtract(out, s, out=out)
+
+    return step
+
+
+def _usable(scale: float) -> bool:
+    # Loss scaling hands over 0, inf or nan when gradients overflowed: the step is skipped.
+    return bool(np.isfinite(scale)) and scale != 0
+
+
+def _kept(weight: Any, out: Any) -> Any:
+    """Return the weight as the result of a skipped step."""
+    if out is None:
+        return np.array(weight, order="C")
+    if out is not weight:
+        out[...] = weight
+    return out
+
+
+@kernel("_adamw_update", numpy=True, out=True)
+def adamw_update(w: Any, g: Any, mean: Any, var: Any, rescale_grad: Any, out: Any = None, **attributes: Any) -> Any:
+    scale = float(rescale_grad.reshape(-1)[0])
+    if not _usable(scale):
+        return _kept(w, out)
+    return sweep(adamw(rescale_grad=scale, **attributes), w, (g, mean, var), out, 2)
+
+
+@kernel("_mp_adamw_update", numpy=True, out=True)
+def mp_adamw_update(
+    w: Any, g: Any, mean: Any, var: Any, w32: Any, rescale_grad: Any, out: Any = None, **attributes: Any
+) -> Any:
+    scale = float(rescale_grad.reshape(-1)[0])
+    if not _usable(scale):
+        return _kept(w, out)
+    return mixed_sweep(adamw(rescale_grad=scale, **attributes), g, (mean, var), w32, out, 2, w.dtype)
+
+
+@rule("rmsprop_update", scratch=2)
+def rmsprop(
+    *,
+    lr: float,
+    gamma1: float,
+    epsilon: float,
     wd: float,
     rescale_grad: float,
     clip_gradient: float,
-    **_: Any,
-) -> Any:
-    def step(w: Any, g: Any, m: Any, out: Any, t: Any) -> None:
-        _momentum(m, w, g, lr, momentum, wd, rescale_grad, clip_gradient, t)
-        _add(w, m, out=out)
+    clip_weights: float,
+) -> Step:
+    def step(w: Any, g: Any, n: Any, out: Any, s: Any, t: Any) -> None:
+        g = _with_decay(w, g, wd, rescale_grad, clip_gradient, t, s)
+        _average(n, gamma1, _multiply(g, g, out=s), s)
+        _add(n, epsilon, out=s)
+        _sqrt(s, out=s)
+        _divide(g, s, out=t)
+        _multiply(t, lr, out=t)
+        _subtract(w, t, out=out)
+        _clip(out, clip_weights)
 
-    return mixed_sweep(step, g, (mom,), w32, out, 1, w.dtype)
+    return step
+
+
+@rule("rmspropalex_update", scratch=2)
+def rmspropalex(
+    *,
+    lr: float,
+    gamma1: float,
+    gamma2: float,
+    epsilon: float,
+    wd: float,
+    rescale_grad: float,
+    clip_gradient: float,
+    clip_weights: float,
+) -> Step:
+    def step(w: Any, grad: Any, n: Any, g: Any, delta: Any, out: Any, s: Any, t: Any) -> None:
+        grad = _with_decay(w, grad, wd, rescale_grad, clip_gradient, t, s)
+        _moments(g, n, grad, gamma1, gamma1, s)
+        _multiply(g, g, out=s)
+        _subtract(n, s, out=s)
+        _add(s, epsilon, out=s)
+        _sqrt(s, out=s)
+        _divide(grad, s, out=t)
+        _multiply(t, lr, out=t)
+        _multiply(delta, gamma2, out=delta)
+        _subtract(delta, t, out=delta)
+        _add(w, delta, out=out)
+        _clip(out, clip_weights)
+
+    return step
+
+
+@rule("ftrl_update", scratch=3)
+def ftrl(
+    *, lr: float, lamda1: float, beta: float, wd: float, rescale_grad: float, clip_gradient: float
+) -> Step:
+    def step(w: Any, g: Any, z: Any, n: Any, out: Any, r: Any, s: Any, t: Any) -> None:
+        g = _scaled(g, rescale_grad, clip_gradient, t)
+        _add(z, g, out=z)
+        _sqrt(n, out=r)
+        _multiply(g, g, out=s)
+        _add(n, s, out=n)
+        _sqrt(n, out=s)
+        # s keeps sqrt(n'); z falls by (sqrt(n') - sqrt(n)) * w / lr
+        _subtract(s, r, out=r)
+        _multiply(r, w, out=r)
+        _divide(r, lr, out=r)
+        _subtract(z, r, out=z)
+        _add(s, beta, out=s)
+        _divide(s, lr, out=s)
+        _add(s, wd, out=s)
+        # sign(z) * lamda1 - z where |z| > lamda1, else 0: minus the soft threshold of z
+        np.clip(z, -lamda1, lamda1, out=r)
+        _subtract(r, z, out=r)
+        _divide(r, s, out=out)
+
+    return step
+
+
+@rule("ftml_update", scratch=2)
+def ftml(
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    t: int,
+    wd: float,
+    rescale_grad: float,
+    clip_grad: float,
+) -> Step:
+    first, second = (1.0 - beta1**t) / lr, 1.0 - beta2**t
+
+    def step(w: Any, g: Any, d: Any, v: Any, z: Any, out: Any, r: Any, s: Any) -> None:
+        g = _with_decay(w, g, wd, rescale_grad, clip_grad, r, s)
+        _average(v, beta2, _multiply(g, g, out=s), s)
+        _average(z, beta1, g, r)
+        _divide(v, second, out=s)
+        _sqrt(s, out=s)
+        _add(s, epsilon, out=s)
+        _multiply(s, first, out=s)
+        # s is the new d; z falls by (d' - beta1 * d) * w
+        _multiply(d, beta1, out=d)
+        _subtract(s, d, out=d)
+        _multiply(d, w, out=d)
+        _subtract(z, d, out=z)
+        d[...] = s
+        _divide(z, s, out=out)
+        np.negative(out, out=out)
+
+    return step
+
+
+def lamb(
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    t: int,
+    bias_correction: bool,
+    wd: float,
+    rescale_grad: float,
+    clip_gradient: float,
+) -> Step:
+    """The direction of LAMB; ``out`` must not be the weight's memory if the weight is still needed."""
+
+    def step(w: Any, g: Any, mean: Any, var: Any, out: Any, r: Any, s: Any) -> None:
+        _moments(mean, var, _scaled(g, rescale_grad, clip_gradient, r), beta1, beta2, s)
+        if bias_correction:
+            _divide(var, 1.0 - beta2**t, out=s)
+            _sqrt(s, out=s)
+            _divide(mean, 1.0 - beta1**t, out=r)
+        else:
+            _sqrt(var, out=s)
+            r[...] = mean
+        _add(s, epsilon, out=s)
+        _divide(r, s, out=r)
+        _multiply(w, wd, out=s)
+        _add(r, s, out=out)
+
+    return step
+
+
+@kernel("lamb_update_phase1", numpy=True, out=True)
+def lamb_phase1(w: Any, g: Any, mean: Any, var: Any, out: Any = None, **attributes: Any) -> Any:
+    return sweep(lamb(**attributes), w, (g, mean, var), out, 2)
+
+
+@kernel("mp_lamb_update_phase1", numpy=True, out=True)
+def mp_lamb_phase1(w: Any, g: Any, mean: Any, var: Any, w32: Any, out: Any = None, **attributes: Any) -> Any:
+    step = lamb(**attributes)
+
+    def wide(w: Any, g: Any, mean: Any, var: Any, out: Any, r: Any, s: Any, g32: Any) -> None:
+        g32[...] = g
+        step(w, g32, mean, var, out, r, s)
+
+    return sweep(wide, w32, (g, mean, var), out, 3)
+
+
+def _trust(r1: float, r2: float, lr: float, lower_bound: float, upper_bound: float) -> float:
+    """Return the rate of LAMB's second phase from the norms of weight and direction."""
+    if lower_bound >= 0:
+        r1 = max(r1, lower_bound)
+    if upper_bound >= 0:
+        r1 = min(r1, upper_bound)
+    return lr if r1 == 0 or r2 == 0 else lr * r1 / r2
+
+
+def _along(lr: float) -> Step:
+    def step(w: Any, g: Any, out: Any, t: Any) -> None:
+        _multiply(g, lr, out=t)
+        _subtract(w, t, out=out)
+
+    return step
+
+
+@kernel("lamb_update_phase2", numpy=True, out=True)
+def lamb_phase2(
+    w: Any, g: Any, r1: Any, r2: Any, out: Any = None, *, lr: float, lower_bound: float, upper_bound: float
+) -> Any:
+    rate = _trust(float(r1.reshape(-1)[0]), float(r2.reshape(-1)[0]), lr, lower_bound, upper_bound)
+    return sweep(_along(rate), w, (g,), out, 1)
+
+
+@kernel("mp_lamb_update_phase2", numpy=True, out=True)
+def mp_lamb_phase2(
+    w: Any, g: Any, r1: Any, r2: Any, w32: Any, out: Any = None, *, lr: float, lower_bound: float, upper_bound: float
+) -> Any:
+    rate = _trust(float(r1.reshape(-1)[0]), float(r2.reshape(-1)[0]), lr, lower_bound, upper_bound)
+    return mixed_sweep(_along(rate), g, (), w32, out, 1, w.dtype)
+
+
+@rule("_adagrad_update", scratch=2)
+def adagrad(*, lr: float, epsilon: float, wd: float, rescale_grad: float, clip_gradient: float) -> Step:
+    def step(w: Any, g: Any, history: Any, out: Any, s: Any, t: Any) -> None:
+        g = _scaled(g, rescale_grad, clip_gradient, t)
+        _multiply(g, g, out=s)
+        _add(history, s, out=history)
+        _add(history, epsilon, out=s)
+        _sqrt(s, out=s)
+        _divide(g, s, out=t)
+        if wd:
+            _multiply(w, wd, out=s)
+            _add(t, s, out=t)
+        _multiply(t, lr, out=t)
+        _subtract(w, t, out=out)
+
+    return step
+
+
+@kernel("_contrib_group_adagrad_update", numpy=True, out=True)
+def group_adagrad(
+    w: Any,
+    g: Any,
+    history: Any,
+    out: Any = None,
+    *,
+    lr: float,
+    rescale_grad: float,
+    clip_gradient: float,
+    epsilon: float,
+) -> Any:
+    g = g * rescale_grad
+    _clip(g, clip_gradient)
+    rows = g.reshape(g.shape[0], -1)
+    history += np.square(rows).mean(axis=1, dtype=history.dtype).reshape(history.shape)
+    g *= (lr / np.sqrt(history + epsilon)).reshape((-1,) + (1,) * (g.ndim - 1))
+    return _subtract(w, g, out=out)
+
+
+@kernel("multi_lars")
+def multi_lars(xp: Any, lrs: Any, weights: Any, grads: Any, wds: Any, *, eta: float, eps: float, rescale_grad: float) -> Any:
+    w = xp.sqrt(weights)
+    rate = lrs * eta * w / (xp.sqrt(grads) * rescale_grad + wds * w + eps)
+    return xp.where((w > 0) & (grads > 0), rate, lrs).astype(lrs.dtype)
+
+
+@kernel("reset_arrays", numpy=True)
+def reset_arrays(*arrays: Any, num_arrays: int) -> Any:
+    for a in arrays:
+        a[...] = 0
+    return np.zeros(1, np.float32)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Many weights in one call: inputs are interleaved, one group of arrays for each weight
+
+
+def _many(
+    factory: Callable[..., Step], scratch: int, arrays: Sequence[Any], each: Sequence[dict[str, Any]], mixed: bool, shared: Any
+) -> Any:
+    per = len(arrays) // len(each)
+    outs = []
+    for i, own in enumerate(each):
+        w, g, *states = arrays[i * per : (i + 1) * per]
+        step = factory(**own, **shared)
+        if mixed:
+            outs.append(mixed_sweep(step, g, states[:-1], states[-1], None, scratch, w.dtype))
+        else:
+            outs.append(sweep(step, w, (g, *states), None, scratch))
+    return tuple(outs) if len(outs) > 1 else outs[0]
+
+
+def _rates(lrs: Sequence[float], wds: Sequence[float]) -> list[dict[str, Any]]:
+    return [{"lr": float(lr), "wd": float(wd)} for lr, wd in zip(lrs, wds)]
+
+
+def _multi_sgd(factory: Callable[..., Step], mixed: bool) -> Callable[..., Any]:
+    def run(*arrays: Any, lrs: Any, wds: Any, num_weights: int, **shared: Any) -> Any:
+        return _many(factory, 1, arrays, _rates(lrs, wds), mixed, shared)
+
+    return run
+
+
+def _preloaded(factory: Callable[..., Step], mixed: bool) -> Callable[..., Any]:
+    def run(*arrays: Any, num_weights: int, **shared: Any) -> Any:
+        *arrays_, lrs, wds = arrays
+        return _many(factory, 1, arrays_, _rates(lrs.tolist(), wds.tolist()), mixed, shared)
+
+    return run
+
+
+for _factory, _name in ((sgd, "sgd"), (sgd_mom, "sgd_mom")):
+    for _is_mixed, _prefix in ((False, ""), (True, "mp_")):
+        kernel(f"multi_{_prefix}{_name}_update", numpy=True)(_multi_sgd(_factory, _is_mixed))
+        kernel(f"preloaded_multi_{_prefix}{_name}_update", numpy=True)(_preloaded(_factory, _is_mixed))
+
+
+def _multi_adamw(mixed: bool) -> Callable[..., Any]:
+    def run(*arrays: Any, lrs: Any, wds: Any, etas: Any, num_weights: int, **shared: Any) -> Any:
+        *arrays_, rescale_grad = arrays
+        scale = float(rescale_grad.reshape(-1)[0])
+        if not _usable(scale):
+            kept = tuple(np.array(w, order="C") for w in arrays_[:: len(arrays_) // num_weights])
+            return kept if num_weights > 1 else kept[0]
+        each = [{**r, "eta": eta} for r, eta in zip(_rates(lrs, wds), etas)]
+        return _many(adamw, 2, arrays_, each, mixed, {"rescale_grad": scale, **shared})
+
+    return run
+
+
+kernel("_multi_adamw_update", numpy=True)(_multi_adamw(False))
+kernel("_multi_mp_adamw_update", numpy=True)(_multi_adamw(True))
+
+
+def _norm(x: Any) -> float:
+    flat = x.reshape(-1)
+    return float(np.sqrt(np.dot(flat, flat)))
+
+
+def _multi_lamb(mixed: bool) -> Callable[..., Any]:
+    def run(
+        *arrays: Any,
+        learning_rates: Any,
+        wds: Any,
+        step_count: Any,
+        lower_bound: float,
+        upper_bound: float,
+        num_tensors: int,
+        **shared: Any,
+    ) -> Any:
+        per = len(arrays) // num_tensors
+        outs = []
+        for i in range(num_tensors):
+            w, g, mean, var, *master = arrays[i * per : (i + 1) * per]
+            attributes = {"t": step_count[i], "wd": wds[i], **shared}
+            source = master[0] if mixed else w
+            if mixed:
+                direction = mp_lamb_phase1(w, g, mean, var, source, **attributes)
+            else:
+                direction = lamb_phase1(w, g, mean, var, **attributes)
+            rate = _trust(_norm(source), _norm(direction), learning_rates[i], lower_bound, upper_bound)
+            if mixed:
+                outs.append(mixed_sweep(_along(rate), direction, (), source, None, 1, w.dtype))
+            else:
+                outs.append(sweep(_along(rate), w, (direction,), None, 1))
+        return tuple(outs) if num_tensors > 1 else outs[0]
+
+    return run
+
+
+kernel("_multi_lamb_update", numpy=True)(_multi_lamb(False))
+kernel("_multi_mp_lamb_update", numpy=True)(_multi_lamb(True))

@@ -1,7 +1,7 @@
 """Image arithmetic in NumPy: the geometry and colour operations that MXNet takes from OpenCV.
 
 Images are ``(H, W, C)`` or batches ``(N, H, W, C)``. Resizing follows OpenCV's rules: equal to the bit for nearest,
-bilinear and area resizing of 8-bit images (fixed point with 11-bit weights), within one level for bicubic and Lanczos,
+bilinear, bicubic and area resizing of 8-bit images (fixed point with 11-bit weights), within one level for Lanczos,
 within rounding for floats. Nothing here changes its argument.
 """
 
@@ -233,6 +233,10 @@ def resize(image: np.ndarray, height: int, width: int, interp: int = LINEAR) -> 
         across = _weighted(image, x_axis, x_index, _fixed(x_weights), np.int32)
         if interp in (LINEAR, AREA):
             return _blend_rows(across, y_axis, y_index, _fixed(y_weights))
+        if interp == CUBIC:
+            # OpenCV sums the four rows in float32, from the last to the first.
+            rows = _fixed(y_weights)[:, ::-1].astype(np.float32) * np.float32(1.0 / (_ONE * _ONE))
+            return saturate(_weighted(across, y_axis, y_index[:, ::-1], rows, np.float32), np.uint8)
         total = _weighted(across, y_axis, y_index, _fixed(y_weights), np.int32)
         return np.clip((total + (1 << (2 * _FIXED_BITS - 1))) >> (2 * _FIXED_BITS), 0, 255).astype(np.uint8)
     work = np.float64 if kind == np.float64 else np.float32
