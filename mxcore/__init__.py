@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__, __version__ as mxcore_version
+from ._version import __version__
+from ._version import __version__ as mxcore_version
 from .spec.errors import MXCoreError
 
 if TYPE_CHECKING:

@@ -113,3 +113,11 @@ def dtype_of(x: Any) -> np.dtype:
     """Return the dtype without waiting."""
     data = x._data
     return data.dtype if data is not None else x._cell.dtype
+
+
+def writable_data(x: Any, library: Any) -> Any:
+    """Return the backend array to overwrite; a fresh one if the array failed before it had any."""
+    data = x._data
+    if data is None:
+        data = x._data = library.empty(x._cell.shape, x._cell.dtype, x._ctx.device_id)
+    return data

@@ -15,7 +15,7 @@ from typing import Any
 from ..operators import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, Joint, Operator, Spec
 from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, OutOfDeviceMemory, ParameterError, ShapeError
 from . import rng, runtime
-from .array import Array, Cell, cell_of, dtype_of, settled, shape_of, wrap
+from .array import Array, Cell, cell_of, dtype_of, settled, shape_of, wrap, writable_data
 from .context import Context, current_context
 from .recording import Output, new_node, recorders, state
 from .writes import touched
@@ -367,7 +367,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
 
 def store(library: Any, y: Any, value: Any) -> None:
     """Write a raw result into the array ``y``."""
-    y._data = library.assign(y._data, ..., value)
+    y._data = library.assign(writable_data(y, library), ..., value)
 
 
 def _check_out(bound: Bound, out: Any, specs: Any, recording: bool) -> list[Any]:

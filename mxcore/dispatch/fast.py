@@ -71,6 +71,7 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
                 try:
                     r = kernel(x, y)
                 except Exception as e:
+                    bound.infer((self, other))  # says what is wrong with the shapes, if that is it
                     raise failed(bound, (self, other), self._ctx, e) from e
                 if r.__class__ is not array_type:
                     r = asarray(r)

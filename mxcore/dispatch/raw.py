@@ -35,7 +35,7 @@ class Raw:
         return fn
 
 
-def _call(operator: Any, kernel: Any, defaults: dict[str, Any], *arrays: Any, **attributes: Any) -> Any:
+def _call(operator: Any, kernel: Any, defaults: dict[str, Any], /, *arrays: Any, **attributes: Any) -> Any:
     missing = len(operator.inputs) - len(arrays)
     if missing > 0 and not operator.variadic:
         arrays = arrays + (None,) * missing

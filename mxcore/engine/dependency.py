@@ -82,10 +82,10 @@ def format_site(site: PushSite) -> str:
     summary = []
     for code, instruction in reversed(site):
         line = code.co_firstlineno
-        for index, position in enumerate(code.co_positions()):
-            if index * 2 > instruction:
+        for start, end, number in code.co_lines():
+            if start <= instruction < end:
+                line = number or line
                 break
-            line = position[0] or line
         summary.append(traceback.FrameSummary(code.co_filename, line, code.co_name))
     return "".join(traceback.format_list(summary))
 

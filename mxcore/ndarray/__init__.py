@@ -10,26 +10,8 @@ import importlib
 from typing import Any
 
 from .. import operators
+from ..dispatch.context import current_context
 from ..dispatch.functions import make_function
-from .creation import (
-    arange,
-    array,
-    concatenate,
-    empty,
-    eye,
-    from_dlpack,
-    from_numpy,
-    full,
-    linspace,
-    moveaxis,
-    onehot_encode,
-    ones,
-    split_v2,
-    to_dlpack_for_read,
-    to_dlpack_for_write,
-    waitall,
-    zeros,
-)
 from .arithmetic import (
     add,
     divide,
@@ -50,8 +32,26 @@ from .arithmetic import (
     subtract,
     true_divide,
 )
+from .creation import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_dlpack,
+    from_numpy,
+    full,
+    linspace,
+    moveaxis,
+    onehot_encode,
+    ones,
+    split_v2,
+    to_dlpack_for_read,
+    to_dlpack_for_write,
+    waitall,
+    zeros,
+)
 from .ndarray import NDArray
-from ..dispatch.context import current_context
 
 _SUBMODULES = ("random", "linalg", "contrib", "image", "sparse", "op", "_internal", "utils", "files")
 #: Functions that live in modules imported only when they are asked for.

@@ -14,7 +14,7 @@ import numpy as np
 from .. import operators
 from ..autograd import backward as _backward
 from ..dispatch import fast, runtime
-from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap
+from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, writable_data
 from ..dispatch.call import Bound, invoke, mutate, refuse_inplace
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call, make_function, resolve
@@ -234,7 +234,7 @@ class NDArray(Array):
             data = self._data
             if source is not target:
                 data = target.from_host(source.to_host(data), other._ctx.device_id)
-            other._data = target.assign(other._data, ..., data)
+            other._data = target.assign(writable_data(other, target), ..., data)
 
         mutate(other, run, (self,), name="copyto", full=True)
         return other
@@ -404,9 +404,10 @@ class NDArray(Array):
                 v = v.reshape(v.shape[1:])
             if plan.scalar and v.ndim:
                 v = v.reshape(())
-            if v.dtype != self._data.dtype:
-                v = v.astype(self._data.dtype)
-            self._data = library.assign(self._data, plan.key, v)
+            data = writable_data(self, library)
+            if v.dtype != data.dtype:
+                v = v.astype(data.dtype)
+            self._data = library.assign(data, plan.key, v)
 
         mutate(self, run, reads, name="assign", full=plan.whole)
 
@@ -603,13 +604,7 @@ def _method(name: str) -> Any:
 
 
 #: Operators that are methods too, by the same name.
-METHODS = (
-    "abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort broadcast_axes cbrt ceil clip "
-    "cos cosh degrees depth_to_space exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nanprod "
-    "nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint round rsqrt "
-    "shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax softmin sort space_to_depth sqrt "
-    "square sum swapaxes take tan tanh tile topk trunc zeros_like"
-).split()
+METHODS = ["abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "argmax", "argmax_channel", "argmin", "argsort", "broadcast_axes", "cbrt", "ceil", "clip", "cos", "cosh", "degrees", "depth_to_space", "exp", "expm1", "fix", "flip", "floor", "log", "log10", "log1p", "log2", "log_softmax", "max", "mean", "min", "nanprod", "nansum", "norm", "one_hot", "ones_like", "pad", "pick", "prod", "radians", "rcbrt", "reciprocal", "relu", "repeat", "reshape_like", "rint", "round", "rsqrt", "shape_array", "sigmoid", "sign", "sin", "sinh", "size_array", "slice", "slice_axis", "slice_like", "softmax", "softmin", "sort", "space_to_depth", "sqrt", "square", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "trunc", "zeros_like"]
 
 for _name in METHODS:
     setattr(NDArray, _name, _method(_name))

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from .record import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, ErrorSample, Input, Joint, Operator, Sample, Spec, error, sample
+from .record import (
+    NO_GRADIENT,
+    ZERO_GRADIENT,
+    Broadcasting,
+    ErrorSample,
+    Input,
+    Joint,
+    Operator,
+    Sample,
+    Spec,
+    error,
+    sample,
+)
 from .registry import get, known, names, operator, records
 
 __all__ = [

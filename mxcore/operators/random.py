@@ -1,1 +1,449 @@
-"""Records of the random operators."""
+"""Records of random operators.
+
+Every call draws from its own generator, made from the seed, the device and the number of random calls before it
+(:mod:`mxcore.dispatch.rng`). ``_random_*`` take numbers, ``_random_*_like`` also an array that gives shape and dtype,
+``_sample_*`` arrays of parameters, for each of which ``shape`` samples are drawn, ``_random_pdf_*`` are densities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..spec.errors import ParameterError, ShapeError
+from .attributes import Attribute, Bool, DType, Float, Int, Shape
+from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
+from .registry import operator
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfDTypes(DType):
+    """A dtype out of a few, or None for the first of them."""
+
+    choices: tuple[str, ...] = field(default=())
+
+    def accepted(self) -> str:
+        return "one of " + ", ".join(map(repr, self.choices))
+
+    def convert(self, value: Any) -> str:
+        name = np.dtype(value).name
+        if name not in self.choices:
+            raise ValueError
+        return name
+
+
+_FLOAT = OneOfDTypes(None, choices=("float32", "float16", "float64"))
+_float32 = np.dtype(np.float32)
+
+
+def _refuse(name: str, condition: str, a: Mapping[str, Any]) -> ParameterError:
+    given = ", ".join(f"{k}={v!r}" for k, v in a.items() if k not in ("shape", "dtype"))
+    return ParameterError(f"operator '{name}' needs {condition}, but got {given}.", operator=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What the operators of one distribution share.
+
+    Attributes
+    ----------
+    name : str
+        ``normal`` for ``_random_normal``, ``_random_normal_like`` and ``_sample_normal``.
+    attributes : mapping
+        Parameters as numbers.
+    arrays : str
+        Their names as arrays.
+    text : str
+        What is drawn.
+    valid : callable
+        Whether given numbers make a distribution.
+    condition : str
+        The same in words.
+    aliases : tuple of str
+    """
+
+    name: str
+    attributes: Mapping[str, Attribute]
+    arrays: str
+    text: str
+    valid: Callable[[Mapping[str, Any]], bool]
+    condition: str
+    aliases: tuple[str, ...] = ()
+
+
+DISTRIBUTIONS = (
+    Distribution(
+        "uniform",
+        {"low": Float(0.0), "high": Float(1.0)},
+        "low high",
+        "numbers between ``low``, included, and ``high``",
+        lambda a: a["low"] <= a["high"],
+        "low <= high",
+        ("uniform",),
+    ),
+    Distribution(
+        "normal",
+        {"loc": Float(0.0), "scale": Float(1.0)},
+        "mu sigma",
+        "normally distributed numbers of a mean and a standard deviation",
+        lambda a: a["scale"] >= 0,
+        "scale >= 0",
+        ("normal",),
+    ),
+    Distribution(
+        "gamma",
+        {"alpha": Float(1.0), "beta": Float(1.0)},
+        "alpha beta",
+        "gamma distributed numbers of shape ``alpha`` and scale ``beta`` (mean ``alpha * beta``)",
+        lambda a: a["alpha"] > 0 and a["beta"] > 0,
+        "alpha > 0 and beta > 0",
+    ),
+    Distribution(
+        "exponential",
+        {"lam": Float(1.0)},
+        "lam",
+        "exponentially distributed numbers of rate ``lam`` (mean ``1 / lam``)",
+        lambda a: a["lam"] > 0,
+        "lam > 0",
+    ),
+    Distribution(
+        "poisson",
+        {"lam": Float(1.0)},
+        "lam",
+        "Poisson distributed whole numbers of mean ``lam``, as floating point numbers",
+        lambda a: a["lam"] >= 0,
+        "lam >= 0",
+    ),
+    Distribution(
+        "negative_binomial",
+        {"k": Int(1), "p": Float(1.0)},
+        "k p",
+        "the numbers of failures before success ``k``, where one trial succeeds with probability ``p``",
+        lambda a: a["k"] > 0 and 0 < a["p"] <= 1,
+        "k > 0 and 0 < p <= 1",
+    ),
+    Distribution(
+        "generalized_negative_binomial",
+        {"mu": Float(1.0), "alpha": Float(1.0)},
+        "mu alpha",
+        "negative binomial whole numbers of mean ``mu`` and variance ``mu + alpha * mu**2``",
+        lambda a: a["mu"] >= 0 and a["alpha"] >= 0,
+        "mu >= 0 and alpha >= 0",
+    ),
+)
+
+
+def _declare(d: Distribution) -> None:
+    numbers = ", ".join(d.attributes)
+    first = next(iter(d.attributes))
+
+    def checked(name: str, a: Mapping[str, Any]) -> None:
+        if not d.valid(a):
+            raise _refuse(name, d.condition, a)
+
+    def created(a: Mapping[str, Any]) -> Spec:
+        checked(f"_random_{d.name}", a)
+        return Spec(a["shape"] or (1,), np.dtype(a["dtype"] or "float32"))
+
+    def like(a: Mapping[str, Any], x: Spec) -> Spec:
+        checked(f"_random_{d.name}_like", a)
+        return x
+
+    def sampled(a: Mapping[str, Any], x: Spec, *rest: Spec) -> Spec:
+        for y in rest:
+            if y.shape != x.shape:
+                raise ShapeError(
+                    f"operator '_sample_{d.name}': {d.arrays.replace(' ', ' and ')} must have one shape but have {x.shape} "
+                    f"and {y.shape}.",
+                    operator=f"_sample_{d.name}",
+                    shapes=[x.shape, y.shape],
+                )
+        return Spec(x.shape + (a["shape"] or ()), np.dtype(a["dtype"] or "float32"))
+
+    operator(
+        f"_random_{d.name}",
+        "",
+        {**d.attributes, "shape": Shape(None), "dtype": _FLOAT},
+        aliases=(f"random_{d.name}", *d.aliases),
+        infer=created,
+        gradient=NO_GRADIENT,
+        random=True,
+        creates=True,
+        doc=f"""Draw {d.text}.
+
+Parameters
+----------
+{numbers} : {"float" if d.name != "negative_binomial" else "int, float"}
+shape : tuple of int
+    One number if not given.
+dtype : {{"float32", "float16", "float64"}}
+ctx : Context
+    Device, the current one by default.
+
+Returns
+-------
+NDArray
+
+Raises
+------
+ParameterError
+    Unless {d.condition}.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> mx.nd.random_{d.name}(shape=(2, 3)).shape
+(2, 3)
+""",
+    )
+    operator(
+        f"_random_{d.name}_like",
+        "data",
+        d.attributes,
+        infer=like,
+        gradient=ZERO_GRADIENT,
+        saves="",
+        random=True,
+        doc=f"Draw {d.text}, of the shape and dtype of ``data``. Parameters: {numbers} (numbers).",
+    )
+    arrays = d.arrays.split()
+    operator(
+        f"_sample_{d.name}",
+        d.arrays,
+        {"shape": Shape(()), "dtype": _FLOAT},
+        aliases=(f"sample_{d.name}",),
+        infer=sampled,
+        gradient=ZERO_GRADIENT,
+        saves="",
+        random=True,
+        errors=lambda: (
+            [error(np.ones(2, "float32"), np.ones(3, "float32"), match="must have one shape")] if len(arrays) > 1 else []
+        ),
+        doc=f"""Draw {d.text}: ``shape`` of them for each element of the parameters.
+
+Parameters
+----------
+{", ".join(arrays)} : NDArray
+    Parameters, of one shape (N...).
+shape : tuple of int
+    One sample for each element if not given.
+dtype : {{"float32", "float16", "float64"}}
+
+Returns
+-------
+NDArray
+    (N..., *shape).
+
+Examples
+--------
+>>> import mxcore as mx
+>>> mx.nd.sample_{d.name}({", ".join("mx.nd.array([0.5, 0.75])" for _ in arrays)}, shape=(4,)).shape
+(2, 4)
+""",
+    )
+
+
+for _distribution in DISTRIBUTIONS:
+    _declare(_distribution)
+
+
+def _randint(a: Mapping[str, Any]) -> Spec:
+    if a["low"] >= a["high"]:
+        raise _refuse("_random_randint", "low < high", a)
+    return Spec(a["shape"] or (1,), np.dtype(a["dtype"] or "int32"))
+
+
+operator(
+    "_random_randint",
+    "",
+    {"low": Int(), "high": Int(), "shape": Shape(None), "dtype": OneOfDTypes(None, choices=("int32", "int64"))},
+    aliases=("random_randint",),
+    infer=_randint,
+    gradient=NO_GRADIENT,
+    random=True,
+    creates=True,
+    errors=lambda: [error(low=3, high=3, match="low < high")],
+    doc="""Draw whole numbers, each of ``low, ..., high - 1`` equally often.
+
+Parameters
+----------
+low, high : int
+shape : tuple of int
+    One number if not given.
+dtype : {"int32", "int64"}
+ctx : Context
+    Device, the current one by default.
+
+Returns
+-------
+NDArray
+
+Raises
+------
+ParameterError
+    Unless low < high.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> mx.nd.random_randint(5, 6, shape=(2,)).asnumpy().tolist()
+[5, 5]
+""",
+)
+
+# ---------------------------------------------------------------------------------------------------------------
+# Categories, permutations
+
+
+def _multinomial(a: Mapping[str, Any], x: Spec) -> Any:
+    if not x.shape or not x.shape[-1]:
+        raise ShapeError("operator '_sample_multinomial': data has no categories along its last axis.")
+    shape = (x.shape[:-1] + (a["shape"] or ())) or (1,)
+    drawn = Spec(shape, np.dtype(a["dtype"]))
+    return (drawn, Spec(shape, x.dtype)) if a["get_prob"] else drawn
+
+
+def _multinomial_rule(F: Any, gs: Any, inputs: Any, outputs: Any, attributes: Any, needs: Any) -> Any:
+    (data,) = inputs
+    if len(gs) < 2 or gs[1] is None:
+        return (F.zeros_like(data),)
+    drawn = outputs[0]
+    return (F._scatter_categories(gs[1] / F._gather_categories(data, drawn), drawn, data),)
+
+
+operator(
+    "_sample_multinomial",
+    "data",
+    {
+        "shape": Shape(()),
+        "get_prob": Bool(False),
+        "dtype": OneOfDTypes("int32", choices=("int32", "int64", "uint8", "float16", "float32", "float64")),
+    },
+    aliases=("sample_multinomial",),
+    infer=_multinomial,
+    outputs=lambda a: 2 if a["get_prob"] else 1,
+    gradient=Joint(_multinomial_rule),
+    saves="data output",
+    random=True,
+    doc="""Draw categories with the probabilities that the last axis of ``data`` holds.
+
+Parameters
+----------
+data : NDArray
+    (N..., K), summing to 1 along the last axis.
+shape : tuple of int
+    Draws for each distribution; one if not given.
+get_prob : bool
+    Return the logarithms of the probabilities of what was drawn too; they have a gradient.
+dtype : str
+    Of the categories.
+
+Returns
+-------
+NDArray, or list of two
+    Categories ``0 ... K - 1``, (N..., *shape), and their log probabilities.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> mx.nd.sample_multinomial(mx.nd.array([[0, 1], [1, 0]]), shape=(3,)).asnumpy().tolist()
+[[1, 1, 1], [0, 0, 0]]
+""",
+)
+
+operator(
+    "_gather_categories",
+    "data index",
+    infer=lambda a, x, i: Spec(i.shape, x.dtype),
+    same_dtype=False,
+    gradient=(lambda F, g, y, x, i: F._scatter_categories(g, i, x), None),
+    saves="index",
+    reference=lambda x, i: np.take_along_axis(x, i, -1),
+    samples=lambda rng: [sample(rng.standard_normal((2, 3)), np.array([[0, 2], [1, 1]], np.int32))],
+    doc="For each row of ``data``, the elements at the positions in ``index``.",
+)
+
+operator(
+    "_scatter_categories",
+    "grad index like",
+    infer=lambda a, g, i, x: x,
+    same_dtype=False,
+    gradient=(lambda F, h, y, g, i, x: F._gather_categories(h, i), None, None),
+    saves="index",
+    doc="Zeros like ``like`` with ``grad`` added at the positions in ``index``; the gradient of ``_gather_categories``.",
+)
+
+operator(
+    "_shuffle",
+    "data",
+    aliases=("shuffle",),
+    infer=lambda a, x: x,
+    gradient=ZERO_GRADIENT,
+    saves="",
+    random=True,
+    doc="""Shuffle along the first axis.
+
+Parameters
+----------
+data : NDArray
+
+Returns
+-------
+NDArray
+    The same rows in random order; every order is equally likely.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> sorted(mx.nd.shuffle(mx.nd.array([3, 1, 2])).asnumpy().tolist())
+[1.0, 2.0, 3.0]
+""",
+)
+
+
+def _zipfian(a: Mapping[str, Any]) -> Any:
+    shape = a["shape"]
+    if shape is None or len(shape) != 2 or shape[1] > a["range_max"]:
+        raise ParameterError(
+            f"operator '_sample_unique_zipfian' needs a shape of two numbers, rows and samples in each, with at most "
+            f"range_max={a['range_max']} samples, but got shape={shape}.",
+            operator="_sample_unique_zipfian",
+        )
+    return Spec(shape, np.dtype(np.int64)), Spec(shape[:1], np.dtype(np.int64))
+
+
+operator(
+    "_sample_unique_zipfian",
+    "",
+    {"range_max": Int(), "shape": Shape(None)},
+    infer=_zipfian,
+    outputs=2,
+    gradient=NO_GRADIENT,
+    random=True,
+    creates=True,
+    errors=lambda: [error(range_max=3, shape=(1, 4), match="at most")],
+    doc="""Draw distinct whole numbers, small ones more often: ``P(i) = ln((i + 2) / (i + 1)) / ln(range_max + 1)``.
+
+Parameters
+----------
+range_max : int
+    Numbers are below it.
+shape : tuple of int
+    (N, K): rows, and samples without repetition in each.
+
+Returns
+-------
+list of NDArray
+    Samples (N, K) and how many draws each row took (N,), int64.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> samples, tries = mx.nd._internal._sample_unique_zipfian(4, shape=(1, 4))
+>>> sorted(samples.asnumpy()[0].tolist())
+[0, 1, 2, 3]
+""",
+)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..spec.errors import ParameterError, ShapeError
-from .attributes import REQUIRED, Bool, Choice, Int, IntOrShape
+from .attributes import Bool, Choice, Int, IntOrShape
 from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
 
@@ -149,6 +149,7 @@ def reduction(
     *,
     draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray],
     example: tuple[Any, str, str],
+    samples: Callable[..., Any] = _varied,
     aliases: tuple[str, ...] = (),
     saves: str = "",
 ) -> None:
@@ -162,7 +163,7 @@ def reduction(
         gradient=(gradient,),
         saves=saves,
         reference=_reference(reference),
-        samples=_varied(draw),
+        samples=samples(draw),
         errors=_axis_errors,
         doc=_REDUCE_DOC.format(summary=summary, name=name, value=example[0], arguments=example[1], shown=example[2]),
     )
@@ -172,10 +173,14 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.standard_normal(shape)
 
 
-def _with_nan(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    x = rng.uniform(0.5, 2, shape)
-    x.reshape(-1)[1] = np.nan
-    return x
+def _some_nan(draw: Callable[..., np.ndarray]) -> Callable[..., Any]:
+    def samples(rng: np.random.Generator) -> Any:
+        yield from _varied(draw)(rng)
+        x = draw(rng, (3, 4))
+        x[1, 2] = np.nan
+        yield sample(x, axis=1, check_gradient=False)
+
+    return samples
 
 
 def _extremum(F: Any, g: Any, y: Any, x: Any, axis: Any, keepdims: bool, exclude: bool) -> Any:
@@ -241,8 +246,9 @@ reduction(
         F._expand_reduced(g, x, axis=axis, exclude=exclude) * F.broadcast_equal(x, x)
     ),
     np.nansum,
-    draw=lambda rng, shape: _normal(rng, shape),
-    example=([[1, float("nan")]], "axis=1".replace("1", "0, keepdims=True"), "[[1.0, 0.0]]"),
+    samples=_some_nan,
+    draw=_normal,
+    example=([[1, None]], "axis=1", "[1.0]"),
     saves="data",
 )
 reduction(
@@ -250,6 +256,7 @@ reduction(
     "Multiply elements over axes, NaN counting as 1.",
     lambda F, g, y, x, axis, keepdims, exclude: F._nan_to_zero(_product(F, g, y, x, axis, keepdims, exclude)),
     np.nanprod,
+    samples=_some_nan,
     draw=lambda rng, shape: rng.uniform(0.5, 2, shape),
     example=([[3, 2]], "axis=1", "[6.0]"),
     saves="data output",
@@ -728,7 +735,7 @@ Examples
 operator(
     "multi_sum_sq",
     "*data",
-    {"num_arrays": Int(REQUIRED)},
+    {"num_arrays": Int()},
     infer=_counted("multi_sum_sq", lambda n: (n,)),
     gradient=NO_GRADIENT,
     saves="",

@@ -166,7 +166,9 @@ operator(
     infer=_reshape,
     gradient=(_unshape,),
     saves="",
-    reference=lambda x, shape, reverse=False: x.reshape(reshaped(x.shape, shape, reverse)),
+    reference=lambda x, shape, reverse=False: x.reshape(
+        reshaped(x.shape, shape if isinstance(shape, tuple) else (shape,), reverse)
+    ),
     samples=lambda rng: [
         sample(rng.standard_normal((3, 4)), shape=(2, 6)),
         sample(rng.standard_normal((2, 3, 4)), shape=(0, -1)),
@@ -989,7 +991,7 @@ operator(
         sample(rng.standard_normal((3, 4)), begin=(0, 1), end=(2, 3)),
         sample(rng.standard_normal((3, 4)), begin=(None, -2), end=(None, None)),
         sample(rng.standard_normal((3, 5)), begin=(None, 4), end=(None, 0), step=(-1, -2)),
-        sample(rng.standard_normal((2, 3, 4)), begin=1, end=9),
+        sample(rng.standard_normal((2, 3, 4)), begin=(1,), end=(9,)),
     ],
     errors=lambda: [
         error(np.ones((2, 3), "float32"), begin=(0, 0, 0), end=(1, 1, 1), match="names 3 axes"),
@@ -1230,9 +1232,13 @@ operator(
     reference=lambda x, value, **a: _assigned(x, _key(a), value),
     samples=lambda rng: [
         sample(rng.standard_normal((3, 4)), rng.standard_normal((2, 2)), begin=(0, 1), end=(2, 3)),
-        sample(rng.standard_normal((3, 4)), rng.standard_normal((3, 2)), begin=(None, 3), end=(None, None), step=(1, -2))
-        if False
-        else sample(rng.standard_normal((3, 4)), rng.standard_normal((2, 4)), begin=(None,), end=(None,), step=(2,)),
+        sample(
+            rng.standard_normal((3, 4)),
+            rng.standard_normal((3, 2)),
+            begin=(None, 3),
+            end=(None, None),
+            step=(None, -2),
+        ),
     ],
     errors=lambda: [
         error(np.ones((2, 3), "float32"), np.ones((1, 2), "float32"), begin=0, end=1, match="but rhs has (1, 2)")

@@ -156,6 +156,7 @@ def test_description(make, text, name, shapes):
 
 # Name, layer, shape of the output, and what MXNet 1.9.1 computes for x of (2, 2, 4, 4): output, gradient of
 # sum(out * out) in x and in the parameters, each summed with weights cos(0), cos(1), ...
+# One figure is ours: MXNet's gradient of SELU below zero is off (-1.50782 here).
 VALUES = [
     (
         "conv",
@@ -204,7 +205,7 @@ VALUES = [
     ("prelu", lambda: nn.PReLU(in_channels=2), (2, 2, 4, 4), 0.49773, 0.04241, {"alpha": -6.74055}),
     ("gelu", lambda: nn.GELU(), (2, 2, 4, 4), -0.08806, 0.34184, {}),
     ("elu", lambda: nn.ELU(0.5), (2, 2, 4, 4), -0.28408, 0.11734, {}),
-    ("selu", lambda: nn.SELU(), (2, 2, 4, 4), -1.34082, -1.50782, {}),
+    ("selu", lambda: nn.SELU(), (2, 2, 4, 4), -1.34082, -1.67251, {}),
     ("swish", lambda: nn.Swish(2.0), (2, 2, 4, 4), -0.0291, 0.35094, {}),
     ("avg", lambda: nn.AvgPool2D(3, 2, 1, count_include_pad=False), (2, 2, 2, 2), -0.82787, 0.01782, {}),
     ("max", lambda: nn.MaxPool2D(3, 2, ceil_mode=True), (2, 2, 2, 2), 1.05379, 0.93461, {}),

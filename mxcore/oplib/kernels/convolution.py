@@ -53,7 +53,7 @@ _POSITIONS = 1024
 # Of short rows more, until the columns (numbers) fill an L2 cache: a call into NumPy costs a microsecond or two.
 _COLUMNS = 1 << 18
 # Floats of the padded image (some channels of it) that a depthwise piece works on.
-_DEPTHWISE_FLOATS = 1 << 14
+_DEPTHWISE_FLOATS = 1 << 16
 #: Whether large 3x3 convolutions in float32 may go Winograd's way (about 6 times the rounding error of direct sums).
 USE_WINOGRAD = True
 _WINOGRAD_CHANNELS = 32
@@ -576,9 +576,12 @@ def _flat_offsets(windows: _Windows) -> list[int]:
     return offsets
 
 
-def _flat_shape(windows: _Windows) -> Ints:
-    """Return the shape of the padded rows that hold the outputs in flattened form."""
-    return (windows.out[0], *windows.size[1:])
+def _rows_of(flat: np.ndarray, windows: _Windows) -> np.ndarray:
+    """View the outputs in ``(channels, span)``, which also holds what lies between rows."""
+    strides = [flat.itemsize]
+    for size in reversed(windows.size[1:]):
+        strides.insert(0, strides[0] * size)
+    return np.ndarray((len(flat), *windows.out), flat.dtype, flat, 0, (flat.strides[0], *strides))
 
 
 def _correlate_depthwise(
@@ -611,30 +614,22 @@ def _correlate_depthwise(
     def fill(padded: np.ndarray, windows: _Windows, w: np.ndarray, add: np.ndarray | None, to: np.ndarray) -> None:
         count = len(padded)
         if all(s == 1 for s in windows.stride):
-            span, offsets = _flat_span(windows), _flat_offsets(windows)
+            shape: Ints = (count, _flat_span(windows))
             flat = padded.reshape(count, -1)
-            seen: list[np.ndarray] = [flat[:, offset : offset + span] for offset in offsets]
-            shape: Ints = (count, math.prod(_flat_shape(windows)))
+            seen = [flat[:, offset : offset + shape[1]] for offset in _flat_offsets(windows)]
         else:
+            shape = (count, *windows.out)
             view = windows.view(padded, 1, tuple(slice(0, o) for o in windows.out), False)
             seen = [view[_at(position)] for position in itertools.product(*map(range, windows.taps))]
-            span = 0
-            shape = (count, *windows.out)
         scale = w.reshape(count, -1, *(1,) * (len(shape) - 1))
-        with borrow("product", shape, dtype) as total, borrow("partial", shape, dtype) as partial:
-            used, term = (total[:, :span], partial[:, :span]) if span else (total, partial)
-            for t, source in enumerate(seen):
-                if t == 0:
-                    np.multiply(source, scale[:, 0], out=used)
-                else:
-                    np.multiply(source, scale[:, t], out=term)
-                    np.add(used, term, out=used)
+        with borrow("product", shape, dtype) as total, borrow("partial", shape, dtype) as term:
+            np.multiply(seen[0], scale[:, 0], out=total)
+            for t, source in enumerate(seen[1:], start=1):
+                np.multiply(source, scale[:, t], out=term)
+                np.add(total, term, out=total)
             if add is not None:
-                used += add.reshape(count, *(1,) * (used.ndim - 1))
-            if span:
-                total = total.reshape(count, *_flat_shape(windows))
-                total = total[(slice(None), *(slice(0, o) for o in windows.out))]
-            np.copyto(to, total, casting="same_kind")
+                total += add.reshape(count, *(1,) * (len(shape) - 1))
+            np.copyto(to, _rows_of(total, windows) if total.shape != to.shape else total, casting="same_kind")
 
     parallel_for(n, 1, run)
 
@@ -1234,22 +1229,19 @@ def _weigh_depthwise(
 
     def dot(padded: np.ndarray, frm: np.ndarray, sums: np.ndarray) -> None:
         count = len(padded)
-        shape = (count, *(_flat_shape(windows) if flat else windows.out))
-        with borrow("gradient", shape, dtype) as rows:
+        with borrow("gradient", (count, _flat_span(windows)) if flat else frm.shape, dtype) as rows:
             if flat:
                 rows.fill(0)  # between the rows of outputs
-            np.copyto(rows[(slice(None), *(slice(0, o) for o in windows.out))], frm, casting="same_kind")
-            if flat:
-                span = _flat_span(windows)
-                seen, left = padded.reshape(count, -1), rows.reshape(count, -1)[:, :span]
+                np.copyto(_rows_of(rows, windows), frm, casting="same_kind")
+                seen = padded.reshape(count, -1)
                 for t, offset in enumerate(_flat_offsets(windows)):
-                    sums[:, t] += np.einsum("cl,cl->c", seen[:, offset : offset + span], left)
-            else:
-                view = windows.view(padded, 1, tuple(slice(0, o) for o in windows.out), False)
-                axes = "cdhw"[: rows.ndim]
-                equation = f"{axes},{axes}->c"
-                for t, position in enumerate(itertools.product(*map(range, windows.taps))):
-                    sums[:, t] += np.einsum(equation, view[_at(position)], rows)
+                    sums[:, t] += np.einsum("cl,cl->c", seen[:, offset : offset + rows.shape[1]], rows)
+                return
+            np.copyto(rows, frm, casting="same_kind")
+            view = windows.view(padded, 1, tuple(slice(0, o) for o in windows.out), False)
+            axes = "cdhw"[: rows.ndim]
+            for t, position in enumerate(itertools.product(*map(range, windows.taps))):
+                sums[:, t] += np.einsum(f"{axes},{axes}->c", view[_at(position)], rows)
 
     # Threads share the channels, so nothing needs adding up afterwards.
     parallel_for(-(-channels // some), 1, run)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from ..table import kernel
-from ..workspace import borrow
 
 
 def into(xp: Any, fn: Callable[..., Any], x: Any) -> Any:

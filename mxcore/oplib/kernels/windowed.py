@@ -263,10 +263,11 @@ def resized(shape: tuple[int, ...], like: Any, a: Any) -> tuple[int, int]:
             return a["height"], a["width"]
         return int(a["scale_height"] * h), int(a["scale_width"] * w)
     if mode == "odd_scale":
-        # An even length counts as the odd one above, so that the result is odd too.
-        scales = (a["scale_height"], a["scale_width"])
-        h, w = (int((n if n % 2 else n + 1) * s) if n % 2 == 0 else int((n - 1) * s) + 1 for n, s in zip((h, w), scales))
-        return h, w
+        # An odd length n keeps its ends: (n - 1) s + 1.
+        return tuple(  # type: ignore[return-value]
+            int(n * s) if n % 2 == 0 else int((n - 1) * s) + 1
+            for n, s in zip((h, w), (a["scale_height"], a["scale_width"]))
+        )
     even, step = mode.startswith("to_even"), 1 if mode.endswith("up") else -1
     h, w = (n if (n % 2 == 0) == even else n + step for n in (h, w))
     return h, w

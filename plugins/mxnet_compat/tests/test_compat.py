@@ -8,10 +8,10 @@ import pickle
 import subprocess
 import sys
 
+import mxnet
 import pytest
 
 import mxcore
-import mxnet
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 

@@ -1,8 +1,8 @@
 """Image arithmetic in NumPy: the geometry and colour operations that MXNet takes from OpenCV.
 
 Images are ``(H, W, C)`` or batches ``(N, H, W, C)``. Resizing follows OpenCV's rules: equal to the bit for nearest,
-bilinear, bicubic and area resizing of 8-bit images (fixed point with 11-bit weights), within one level for Lanczos,
-within rounding for floats. Nothing here changes its argument.
+bilinear and area resizing of 8-bit images (fixed point with 11-bit weights), within one level in few pixels for bicubic
+and Lanczos, within rounding for floats. Nothing here changes its argument.
 """
 
 from __future__ import annotations
