@@ -359,6 +359,7 @@ def deliver(leaf: Leaf) -> None:
     grad = leaf.grad
     if d is None or grad is None or leaf.req == "null":
         return
+    leaf.fresh = True
     if isinstance(d, Array):
         from ..dispatch.functions import call
 

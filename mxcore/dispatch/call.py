@@ -394,11 +394,17 @@ def _check_out(bound: Bound, out: Any, specs: Any, recording: bool) -> list[Any]
 def refuse_inplace(y: Any, what: str) -> None:
     """Raise AutogradError if ``y`` is in the graph while this thread records."""
     if y._tape is not None and state.recording:
-        raise AutogradError(
-            f"{what}: in-place operations (+=, -=, x[:]=, out=) on an array that is in the autograd graph are not "
-            f"supported while recording. Write y = x + ... in place of x += ..., or leave autograd.record() first.",
-            operator=what,
-        )
+        raise inplace_refused(what)
+
+
+def inplace_refused(what: str) -> AutogradError:
+    """Return the error for a write into the graph; its first words are MXNet's, which programs look for."""
+    return AutogradError(
+        f"Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: {what} would overwrite "
+        f"an array of the graph, or part of one with a value of the graph. Write y = x + ... in place of x += ..., build "
+        f"arrays with concat, where or scatter_nd, or leave autograd.record() first.",
+        operator=what,
+    )
 
 
 def _composed(bound: Bound, inputs: Sequence[Any], out: Any) -> Any:

@@ -132,15 +132,18 @@ class Leaf:
     grad : Array or None
         Where backward puts the gradient.
     req : {"write", "add", "null"}
+    fresh : bool
+        Backward wrote the gradient since somebody last used it (``Trainer`` looks).
     """
 
-    __slots__ = ("__weakref__", "g", "grad", "req")
+    __slots__ = ("__weakref__", "fresh", "g", "grad", "req")
 
     index = 0
 
     def __init__(self, grad: Any, req: str) -> None:
         self.grad = grad
         self.req = req
+        self.fresh = False
         self.g: Any = None
 
     def watch(self, cell: Any) -> None:

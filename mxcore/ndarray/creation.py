@@ -325,6 +325,8 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True, array_cls: type = ND
         return array(ndarray, dtype=ndarray.dtype)
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: the array must be C-ordered; pass zero_copy=False to copy it.")
+    if not ndarray.flags.writeable and ndarray.flags.owndata:
+        ndarray.flags.writeable = True  # handed over before: the new array shares it with the earlier one
     view = ndarray.view()
     ndarray.flags.writeable = False
     y = wrap(array_cls, view, current_context())

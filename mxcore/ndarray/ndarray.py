@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import operators
-from ..autograd import backward as _backward
+from .. import autograd, operators
 from ..dispatch import fast, runtime
 from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, writable_data
-from ..dispatch.call import Bound, invoke, mutate, refuse_inplace
+from ..dispatch.call import Bound, inplace_refused, invoke, mutate, refuse_inplace
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call, make_function, resolve
 from ..dispatch.recording import Leaf, new_node, recorders, state
@@ -49,10 +48,8 @@ class NDArray(Array):
     """
 
     __slots__ = ()
-    __array_priority__ = 1000.0
-
     # NumPy arrays on the left of an operator hand over to us, and we refuse them by name (MXNet's behaviour).
-    __array_ufunc__ = None
+    __array_priority__ = 1000.0
 
     def __init__(self, handle: Any = None, writable: bool = True) -> None:
         raise TypeError("an NDArray is made by mx.nd.array(...), zeros, ones, ...; it has no constructor of its own.")
@@ -315,6 +312,18 @@ class NDArray(Array):
         tape = self._tape
         return tape.grad if tape.__class__ is Leaf else None
 
+    @property
+    def _fresh_grad(self) -> bool:
+        """Whether backward wrote the gradient since this was last set to False."""
+        tape = self._tape
+        return tape.__class__ is Leaf and tape.fresh
+
+    @_fresh_grad.setter
+    def _fresh_grad(self, state: bool) -> None:
+        tape = self._tape
+        if tape.__class__ is Leaf:
+            tape.fresh = state
+
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Attach a gradient array of zeros; cuts this array from any graph it was in.
 
@@ -340,7 +349,7 @@ class NDArray(Array):
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Compute gradients of this array; see :func:`mxcore.autograd.backward`."""
-        _backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+        autograd.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
 
     # -- indexing -----------------------------------------------------------------------------------------------
 
@@ -394,6 +403,15 @@ class NDArray(Array):
                 raise TypeError(f"cannot assign {type(value)} to an NDArray of {self.dtype.__name__}.")
             shape = value.shape
         indexing.check_assign(plan, shape, self)
+        if reads and recorders.count and state.recording and value._tape is not None:
+            if not plan.whole:
+                raise inplace_refused("assignment to x[...]")
+            while value.ndim > self.ndim:
+                value = value.reshape(value.shape[1:])
+            if value.shape != self.shape:
+                value = value.broadcast_to(self.shape)
+            invoke(resolve(operators.get("_copy"), {}), (value,), out=self)
+            return
 
         def run() -> None:
             v = value._data if reads else value
@@ -417,6 +435,11 @@ class NDArray(Array):
         return self
 
     slice_assign_scalar = slice_assign
+
+    @staticmethod
+    def _basic_indexing_slice_is_contiguous(slc_key: Any, shape: tuple[int, ...]) -> bool:
+        """Whether a key of slices selects one block of memory, so that indexing gives a view."""
+        return indexing.plan(tuple(slc_key), shape).contiguous
 
     def _at(self, idx: int) -> Any:
         return self[idx]
@@ -611,3 +634,7 @@ for _name in METHODS:
 del _name
 
 fast.install(NDArray)
+
+# Programs written for MXNet find NDArray in ``mxnet.autograd`` too, through ``from mxnet.autograd import *``.
+autograd.NDArray = NDArray  # type: ignore[attr-defined]
+autograd.__all__.append("NDArray")

@@ -99,7 +99,13 @@ def uniform(
 
 
 def normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = _Null, dtype: Any = _Null, ctx: Any = None, out: Any = None, **kwargs: Any
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Any = None,
+    out: Any = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Draw normally distributed numbers of mean ``loc`` and standard deviation ``scale``.
 
@@ -173,7 +179,13 @@ def exponential(
 
 
 def gamma(
-    alpha: Any = 1, beta: Any = 1, shape: Any = _Null, dtype: Any = _Null, ctx: Any = None, out: Any = None, **kwargs: Any
+    alpha: Any = 1,
+    beta: Any = 1,
+    shape: Any = _Null,
+    dtype: Any = _Null,
+    ctx: Any = None,
+    out: Any = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Draw gamma distributed numbers of shape ``alpha`` and scale ``beta``.
 

@@ -192,6 +192,8 @@ class Choice(Attribute):
         return "one of " + ", ".join(repr(c) for c in self.choices)
 
     def convert(self, value: Any) -> str:
+        if isinstance(value, type | np.dtype):
+            value = np.dtype(value).name  # dtypes are often given as NumPy types
         if value not in self.choices:
             raise ValueError
         return value

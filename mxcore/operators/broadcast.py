@@ -338,9 +338,23 @@ Examples
 
 def _like_shape(a: Any, x: Spec, like: Spec) -> Spec:
     left, right = a["lhs_axes"], a["rhs_axes"]
-    if left is None or right is None:
+    if left is None and right is None:
         target = like.shape
     else:
+        if not left or not right or len(left) != len(right):
+            raise ShapeError(
+                f"operator 'broadcast_like': lhs_axes={left} and rhs_axes={right} must be given together, equally long and "
+                f"not empty.",
+                operator="broadcast_like",
+            )
+        bad = [i for i in left if not -len(x.shape) <= i < len(x.shape)]
+        bad += [i for i in right if not -len(like.shape) <= i < len(like.shape)]
+        if bad:
+            raise ShapeError(
+                f"operator 'broadcast_like': axis {bad[0]} is out of range for lhs {x.shape} and rhs {like.shape}.",
+                operator="broadcast_like",
+                shapes=[x.shape, like.shape],
+            )
         out = list(x.shape)
         for i, j in zip(left, right):
             out[i] = like.shape[j]

@@ -171,7 +171,9 @@ def _product(name: str) -> Any:
 
 
 def _left_rule(product: Any) -> Any:
-    def rule(F: Any, g: Any, y: Any, a: Any, b: Any, *rest: Any, transpose_a: bool, transpose_b: bool, **kw: Any) -> Any:
+    def rule(
+        F: Any, g: Any, y: Any, a: Any, b: Any, *rest: Any, transpose_a: bool, transpose_b: bool, **kw: Any
+    ) -> Any:
         if transpose_a:
             return product(F)(b, g, transpose_a=transpose_b, transpose_b=True, **kw)
         return product(F)(g, b, transpose_a=False, transpose_b=not transpose_b, **kw)
@@ -180,7 +182,9 @@ def _left_rule(product: Any) -> Any:
 
 
 def _right_rule(product: Any) -> Any:
-    def rule(F: Any, g: Any, y: Any, a: Any, b: Any, *rest: Any, transpose_a: bool, transpose_b: bool, **kw: Any) -> Any:
+    def rule(
+        F: Any, g: Any, y: Any, a: Any, b: Any, *rest: Any, transpose_a: bool, transpose_b: bool, **kw: Any
+    ) -> Any:
         if transpose_b:
             return product(F)(g, a, transpose_a=True, transpose_b=transpose_a, **kw)
         return product(F)(a, g, transpose_a=not transpose_a, transpose_b=False, **kw)
@@ -292,9 +296,7 @@ operator(
             alpha=0.5,
             beta=3.0,
         ),
-        sample(
-            rng.standard_normal((3, 2, 4)), rng.standard_normal((4, 2, 5)), rng.standard_normal((3, 2, 5)), axis=0
-        ),
+        sample(rng.standard_normal((3, 2, 4)), rng.standard_normal((4, 2, 5)), rng.standard_normal((3, 2, 5)), axis=0),
     ],
     errors=lambda: [
         error(*(np.ones(s, "float32") for s in ((2, 3), (3, 2), (3, 3))), match="C must have the shape of the product")
@@ -574,9 +576,7 @@ operator(
     aliases=("linalg_sumlogdiag",),
     infer=_square("_linalg_sumlogdiag", "batch"),
     gradient=(
-        lambda F, g, y, a: F._linalg_makediag(
-            F._expand_like(g, F._linalg_extractdiag(a)) / F._linalg_extractdiag(a)
-        ),
+        lambda F, g, y, a: F._linalg_makediag(F._expand_like(g, F._linalg_extractdiag(a)) / F._linalg_extractdiag(a)),
     ),
     saves="A",
     reference=lambda a: np.log(np.diagonal(a, 0, -2, -1)).sum(-1),
@@ -644,9 +644,7 @@ def _triangular(name: str) -> Any:
     def infer(a: Any, x: Spec, y: Spec) -> Spec:
         _matrices(name, x, y, square=True)
         if y.shape[-1 if a["rightside"] else -2] != x.shape[-1]:
-            raise _refuse(
-                name, f"the {'columns' if a['rightside'] else 'rows'} of B must be as many as A has", x, y
-            )
+            raise _refuse(name, f"the {'columns' if a['rightside'] else 'rows'} of B must be as many as A has", x, y)
         return y
 
     return infer
@@ -691,7 +689,9 @@ def _trsm_reference(
     return alpha * (b @ inverse if rightside else inverse @ b)
 
 
-def _trmm_of_a(F: Any, g: Any, y: Any, a: Any, b: Any, transpose: bool, rightside: bool, lower: bool, alpha: float) -> Any:
+def _trmm_of_a(
+    F: Any, g: Any, y: Any, a: Any, b: Any, transpose: bool, rightside: bool, lower: bool, alpha: float
+) -> Any:
     if rightside:
         d = F._linalg_gemm2(g, b, transpose_a=True) if transpose else F._linalg_gemm2(b, g, transpose_a=True)
     else:
@@ -699,7 +699,9 @@ def _trmm_of_a(F: Any, g: Any, y: Any, a: Any, b: Any, transpose: bool, rightsid
     return F._triangle(d * alpha, lower=lower)
 
 
-def _trsm_of_a(F: Any, g: Any, y: Any, a: Any, b: Any, transpose: bool, rightside: bool, lower: bool, alpha: float) -> Any:
+def _trsm_of_a(
+    F: Any, g: Any, y: Any, a: Any, b: Any, transpose: bool, rightside: bool, lower: bool, alpha: float
+) -> Any:
     q = F._linalg_trsm(a, g, transpose=not transpose, rightside=rightside, lower=lower)
     if rightside:
         d = F._linalg_gemm2(q, y, transpose_a=True) if transpose else F._linalg_gemm2(y, q, transpose_a=True)
@@ -909,9 +911,7 @@ operator(
     "A",
     aliases=("linalg_det",),
     infer=_square("_linalg_det", "batch"),
-    gradient=(
-        lambda F, g, y, a: F._expand_like(g * y, a, axes=2) * F._matrix_transpose(F._linalg_inverse(a)),
-    ),
+    gradient=(lambda F, g, y, a: F._expand_like(g * y, a, axes=2) * F._matrix_transpose(F._linalg_inverse(a)),),
     saves="A output",
     reference=np.linalg.det,
     samples=lambda rng: [sample(_positive(rng, 3, 3)), sample(_positive(rng, 2, 3, 3))],

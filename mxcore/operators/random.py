@@ -220,7 +220,9 @@ Examples
         saves="",
         random=True,
         errors=lambda: (
-            [error(np.ones(2, "float32"), np.ones(3, "float32"), match="must have one shape")] if len(arrays) > 1 else []
+            [error(np.ones(2, "float32"), np.ones(3, "float32"), match="must have one shape")]
+            if len(arrays) > 1
+            else []
         ),
         doc=f"""Draw {d.text}: ``shape`` of them for each element of the parameters.
 

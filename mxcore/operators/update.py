@@ -46,7 +46,9 @@ _MEANING = {
 
 def _parameters(inputs: str, attributes: Mapping[str, Any]) -> str:
     names = ", ".join(n.strip("*?") for n in inputs.split())
-    text = f"Parameters\n----------\n{names} : NDArray\n    Of one shape; all but the weight and the gradient are changed."
+    text = (
+        f"Parameters\n----------\n{names} : NDArray\n    Of one shape; all but the weight and the gradient are changed."
+    )
     for name, a in attributes.items():
         kind = {"Int": "int", "Bool": "bool", "Shape": "tuple of int", "Floats": "tuple of float"}
         text += f"\n{name} : {kind.get(type(a).__name__, 'float')}\n    {_MEANING.get(name, 'See the formula.')}"
@@ -128,7 +130,9 @@ def rule(
         return reference(w, g, *rest, **{**complete, **given})
 
     def draw(rng: np.random.Generator) -> list[Any]:
-        return [np.abs(rng.standard_normal((3, 4))) + 1 if n in positive else rng.standard_normal((3, 4)) for n in names]
+        return [
+            np.abs(rng.standard_normal((3, 4))) + 1 if n in positive else rng.standard_normal((3, 4)) for n in names
+        ]
 
     inputs = " ".join(names)
     operator(
@@ -225,7 +229,16 @@ def _sgd(w: Any, g: Any, *, lr: float, wd: float, rescale_grad: float, clip_grad
 
 
 def _sgd_mom(
-    w: Any, g: Any, m: Any, *, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float, **_: Any
+    w: Any,
+    g: Any,
+    m: Any,
+    *,
+    lr: float,
+    momentum: float,
+    wd: float,
+    rescale_grad: float,
+    clip_gradient: float,
+    **_: Any,
 ) -> Any:
     m[...] = momentum * m - lr * (_clipped(rescale_grad * g, clip_gradient) + wd * w)
     return w + m
@@ -669,7 +682,8 @@ operator(
     mutates=(2, 3),
     reference=_lamb,
     samples=_lamb_samples(False),
-    doc=_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE).replace("The new weight; give", "The direction. Not with")
+    doc=_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE)
+    .replace("The new weight; give", "The direction. Not with")
     .replace("to have it in place", "before the second phase"),
 )
 
@@ -769,22 +783,30 @@ operator(
     "``weight``.",
 )
 
+
+def _group_adagrad(
+    w: Any, g: Any, h: Any, *, lr: float, rescale_grad: float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-5
+) -> Any:
+    g = _clipped(rescale_grad * g, clip_gradient)
+    h += (g**2).mean(1, keepdims=True)
+    return w - lr * g / np.sqrt(h + epsilon)
+
+
 operator(
     "_contrib_group_adagrad_update",
     "weight grad history",
     {"lr": Float(), **_RESCALE, "epsilon": Float(1e-5)},
-    infer=lambda a, w, g, h: _alike("_contrib_group_adagrad_update", ["weight", "grad"], free=1)(a, w, g, h),
+    infer=_alike("_contrib_group_adagrad_update", ["weight", "grad"], free=1),
     gradient=NO_GRADIENT,
     mutates=(2,),
-    reference=lambda w, g, h, lr, rescale_grad=1.0, clip_gradient=-1.0, epsilon=1e-5: (
-        w
-        - lr
-        * _clipped(rescale_grad * g, clip_gradient)
-        / np.sqrt(h + (_clipped(rescale_grad * g, clip_gradient) ** 2).mean(1, keepdims=True) + epsilon)
-    ),
+    reference=_group_adagrad,
     samples=lambda rng: [
         sample(
-            rng.standard_normal((3, 4)), rng.standard_normal((3, 4)), rng.uniform(0, 1, (3, 1)), check_gradient=False, **kw
+            rng.standard_normal((3, 4)),
+            rng.standard_normal((3, 4)),
+            rng.uniform(0, 1, (3, 1)),
+            check_gradient=False,
+            **kw,
         )
         for kw in ({"lr": 0.1}, {"lr": 0.1, "rescale_grad": 2.0, "clip_gradient": 0.5, "epsilon": 0.1})
     ],

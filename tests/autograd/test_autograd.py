@@ -184,9 +184,9 @@ def test_in_place_on_a_recorded_array_is_refused():
     x = leaf([1.0])
     with autograd.record():
         y = x * 2
-        with pytest.raises(AutogradError, match="in-place operations"):
+        with pytest.raises(AutogradError, match="Inplace operations .* broadcast_add would overwrite"):
             y += 1
-        with pytest.raises(AutogradError, match="in-place operations"):
+        with pytest.raises(AutogradError, match="Inplace operations .* assignment"):
             x[:] = 3
     y.backward()
     assert x.grad.asscalar() == 2, "the refused writes changed nothing"

@@ -1,1 +1,316 @@
-"""Kernels of the indexing operators."""
+"""Kernels that read or write elements by position.
+
+Positions arrive in any dtype and are cast to int64 first, which cuts fractions off.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...spec.errors import OperatorError, ParameterError, ShapeError
+from ..table import kernel
+from .reduction import with_axes
+from .shape import fresh, replaced
+
+
+def whole(indices: Any) -> Any:
+    """Return positions as int64."""
+    return indices if indices.dtype == np.int64 else indices.astype(np.int64)
+
+
+def outside(name: str, value: Any, axis: int, n: int) -> OperatorError:
+    """Return the error for a position outside an axis."""
+    return OperatorError(
+        f"operator '{name}': position {int(value)} is out of bounds for axis {axis} with length {n}.", operator=name
+    )
+
+
+def bounded(xp: Any, indices: Any, n: int, mode: str, axis: int, name: str) -> Any:
+    """Return positions in ``[0, n)`` by ``mode``; raises OperatorError for one outside with ``"raise"``."""
+    i = whole(indices)
+    if mode == "wrap":
+        return i % n
+    if mode == "raise":
+        wrong = (i < 0) | (i >= n)
+        if wrong.any():
+            raise outside(name, i[wrong][0], axis, n)
+        return i
+    return xp.minimum(xp.maximum(i, 0), n - 1)
+
+
+def add_rows(xp: Any, n: int, rows: Any, g: Any) -> Any:
+    """Return zeros ``(n, D)`` with ``g[k]``, of shape ``(D,)``, added to row ``rows[k]``, for all ``k``.
+
+    The sum of each row is taken in the order of ``k``, so equal inputs give equal results.
+    """
+    if xp is not np:
+        out = xp.zeros((n, g.shape[1]), g.dtype)
+        if hasattr(out, "at"):
+            return out.at[rows].add(g)
+        xp.add.at(out, rows, g)
+        return out
+    if g.dtype == np.float16:
+        return add_rows(np, n, rows, g.astype(np.float32)).astype(np.float16)
+    count, width = g.shape
+    if width >= 16 and count:
+        # Wide rows: handle whole rows at a time. Sort by row; then the k-th occurrences of all rows are distinct,
+        # and fancy += is right for them. Measured against numpy.add.at: 3 to 50 times faster.
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        targets = ordered[starts]
+        repeats = np.diff(np.append(starts, count))
+        most = int(repeats.max())
+        out = np.zeros((n, width), g.dtype)
+        if most <= 4 or most * 4 <= len(starts):
+            out[targets] = g[order[starts]]
+            for k in range(1, most):
+                more = repeats > k
+                starts, targets, repeats = starts[more], targets[more], repeats[more]
+                out[targets] += g[order[starts + k]]
+            return out
+        out[targets] = np.add.reduceat(g[order], starts, axis=0)
+        return out
+    # Narrow rows: one flat numpy.add.at, whose loop over int64 positions is fast since NumPy 1.25.
+    flat = np.zeros(n * width, g.dtype)
+    positions = rows if width == 1 else (rows[:, None] * width + np.arange(width)).reshape(-1)
+    np.add.at(flat, positions, np.ascontiguousarray(g).reshape(-1))
+    return flat.reshape(n, width)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Whole slices
+
+
+@kernel("take")
+def take(xp: Any, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
+    if xp is np and mode != "raise":
+        return np.take(x, whole(indices), axis, mode=mode)  # type: ignore[call-overload]
+    return xp.take(x, bounded(xp, indices, x.shape[axis], mode, axis, "take"), axis)
+
+
+@kernel("_take_backward")
+def take_backward(xp: Any, g: Any, indices: Any, x: Any, *, axis: int, mode: str) -> Any:
+    axis %= x.ndim
+    n = x.shape[axis]
+    rows = bounded(xp, indices, n, mode, axis, "take").reshape(-1)
+    lead = math.prod(x.shape[:axis])
+    if lead == 1:
+        return add_rows(xp, n, rows, g.reshape(rows.size, -1)).reshape(x.shape)
+    tail = math.prod(x.shape[axis + 1 :])
+    g = xp.moveaxis(g.reshape(lead, rows.size, tail), 1, 0).reshape(rows.size, lead * tail)
+    return fresh(xp, xp.moveaxis(add_rows(xp, n, rows, g).reshape(n, lead, tail), 0, 1)).reshape(x.shape)
+
+
+@kernel("Embedding")
+def embedding(xp: Any, data: Any, weight: Any, *, input_dim: int, output_dim: int, dtype: str, sparse_grad: bool) -> Any:
+    return take(xp, weight, data, axis=0, mode="clip")
+
+
+def _kept(xp: Any, x: Any, index: Any) -> Any:
+    if index.ndim != 1 or index.shape[0] != x.shape[0]:
+        raise ShapeError(
+            f"operator '_contrib_boolean_mask' wants an index with one entry for each of the {x.shape[0]} slices of data "
+            f"{x.shape} but got {index.shape}.",
+            operator="_contrib_boolean_mask",
+            shapes=[x.shape, index.shape],
+        )
+    return xp.nonzero(index)[0]
+
+
+@kernel("_contrib_boolean_mask")
+def boolean_mask(xp: Any, x: Any, index: Any, *, axis: int) -> Any:
+    if axis != 0:
+        raise ParameterError(
+            f"operator '_contrib_boolean_mask': axis={axis} is not supported; only 0 is.",
+            operator="_contrib_boolean_mask",
+        )
+    return xp.take(x, _kept(xp, x, index), 0)
+
+
+@kernel("_boolean_mask_backward")
+def boolean_mask_backward(xp: Any, g: Any, x: Any, index: Any) -> Any:
+    return replaced(xp, xp.zeros(x.shape, g.dtype), _kept(xp, x, index), g)
+
+
+@kernel("_contrib_index_copy")
+def index_copy(xp: Any, old: Any, index: Any, new: Any) -> Any:
+    rows = bounded(xp, index, old.shape[0], "raise", 0, "_contrib_index_copy")
+    return replaced(xp, old, rows, new)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One element of each row
+
+
+def _flat_positions(xp: Any, shape: tuple[int, ...], index: Any, axis: int, mode: str, name: str) -> Any:
+    """Return the positions, in an array of ``shape`` flattened, of one element along ``axis`` for each index."""
+    axis %= len(shape)
+    n = shape[axis]
+    i = bounded(xp, index, n, mode, axis, name)
+    lead, tail = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    if tail == 1:
+        return i.reshape(-1) + xp.arange(lead) * n
+    return ((i.reshape(lead, tail) + xp.arange(lead)[:, None] * n) * tail + xp.arange(tail)).reshape(-1)
+
+
+@kernel("pick")
+def pick(xp: Any, x: Any, index: Any, *, axis: int, keepdims: bool, mode: str) -> Any:
+    axis %= x.ndim
+    flat = xp.take(x.reshape(-1), _flat_positions(xp, x.shape, index, axis, mode, "pick"))
+    shape = with_axes(x.shape, (axis,)) if keepdims else x.shape[:axis] + x.shape[axis + 1 :]
+    return flat.reshape(shape or (1,))
+
+
+@kernel("_pick_backward")
+def pick_backward(xp: Any, g: Any, index: Any, x: Any, *, axis: int, mode: str) -> Any:
+    flat = _flat_positions(xp, x.shape, index, axis, mode, "pick")
+    return replaced_flat(xp, xp.zeros(x.size, g.dtype), flat, g.reshape(-1)).reshape(x.shape)
+
+
+def replaced_flat(xp: Any, own: Any, key: Any, value: Any) -> Any:
+    """Write into an array nobody else has."""
+    if hasattr(own, "at"):
+        return own.at[key].set(value)
+    own[key] = value
+    return own
+
+
+@kernel("batch_take")
+def batch_take(xp: Any, x: Any, indices: Any) -> Any:
+    flat = _flat_positions(xp, x.shape, indices, 1, "clip", "batch_take")
+    return xp.take(x.reshape(-1), flat).reshape(indices.shape)
+
+
+@kernel("fill_element_0index")
+def fill_element_0index(xp: Any, lhs: Any, mhs: Any, rhs: Any) -> Any:
+    columns = bounded(xp, rhs, lhs.shape[1], "raise", 1, "fill_element_0index")
+    return replaced(xp, lhs, (xp.arange(lhs.shape[0]), columns), mhs)
+
+
+@kernel("one_hot")
+def one_hot(xp: Any, indices: Any, *, depth: int, on_value: float, off_value: float, dtype: str) -> Any:
+    i = whole(indices).reshape(-1)
+    count = i.size
+    if off_value == 0:
+        out = xp.zeros(count * depth, dtype)
+    else:
+        out = xp.full(count * depth, np.asarray(off_value).astype(dtype), dtype)
+    positions = xp.arange(count) * depth + i
+    inside = (i >= 0) & (i < depth)
+    if not bool(inside.all()):
+        positions = positions[inside]
+    out = replaced_flat(xp, out, positions, np.asarray(on_value).astype(dtype))
+    return out.reshape(*indices.shape, depth)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Positions in several axes
+
+
+def _flat_keys(xp: Any, indices: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Return, for each column of indices, its position in the first axes of ``shape`` flattened."""
+    flat: Any = None
+    for axis in range(indices.shape[0]):
+        n = shape[axis]
+        i = whole(indices[axis]).reshape(-1)
+        wrong = (i < -n) | (i >= n)
+        if bool(wrong.any()):
+            raise outside(name, i[wrong][0], axis, n)
+        i = xp.where(i < 0, i + n, i)
+        flat = i if flat is None else flat * n + i
+    return flat
+
+
+def _parts(indices: Any, shape: tuple[int, ...]) -> tuple[int, int]:
+    m = indices.shape[0]
+    return math.prod(shape[:m]), math.prod(shape[m:])
+
+
+@kernel("gather_nd")
+def gather_nd(xp: Any, x: Any, indices: Any) -> Any:
+    lead, tail = _parts(indices, x.shape)
+    flat = _flat_keys(xp, indices, x.shape, "gather_nd")
+    y = xp.take(x.reshape(lead, tail), flat, 0)
+    return y.reshape(indices.shape[1:] + x.shape[indices.shape[0] :] or (1,))
+
+
+def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, name: str) -> Any:
+    lead, tail = _parts(indices, shape)
+    flat = _flat_keys(xp, indices, shape, name)
+    return add_rows(xp, lead, flat, g.reshape(flat.size, tail)).reshape(shape)
+
+
+@kernel("_gather_nd_backward")
+def gather_nd_backward(xp: Any, g: Any, indices: Any, x: Any) -> Any:
+    return _scatter_add(xp, g, indices, x.shape, "gather_nd")
+
+
+@kernel("_backward_gather_nd")
+def backward_gather_nd(xp: Any, x: Any, indices: Any, *, shape: Any) -> Any:
+    return _scatter_add(xp, x, indices, shape, "_backward_gather_nd")
+
+
+def _scatter_set(xp: Any, own: Any, x: Any, indices: Any, name: str) -> Any:
+    lead, tail = _parts(indices, own.shape)
+    flat = _flat_keys(xp, indices, own.shape, name)
+    return replaced_flat(xp, own.reshape(lead, tail), flat, x.reshape(flat.size, tail)).reshape(own.shape)
+
+
+@kernel("scatter_nd")
+def scatter_nd(xp: Any, x: Any, indices: Any, *, shape: Any) -> Any:
+    return _scatter_set(xp, xp.zeros(shape, x.dtype), x, indices, "scatter_nd")
+
+
+@kernel("_scatter_set_nd")
+def scatter_set_nd(xp: Any, lhs: Any, rhs: Any, indices: Any, *, shape: Any) -> Any:
+    return _scatter_set(xp, fresh(xp, lhs), rhs, indices, "_scatter_set_nd")
+
+
+@kernel("_ravel_multi_index")
+def ravel_multi_index(xp: Any, x: Any, *, shape: Any) -> Any:
+    i = whole(x)
+    flat = i[0]
+    for n, row in zip(shape[1:], i[1:]):
+        flat = flat * n + row
+    return flat.astype(x.dtype).reshape(x.shape[1:] or (1,))
+
+
+@kernel("_unravel_index")
+def unravel_index(xp: Any, x: Any, *, shape: Any) -> Any:
+    rest = whole(x)
+    rows = []
+    for n in shape[:0:-1]:
+        rows.append(rest % n)
+        rest = rest // n
+    return xp.stack([rest, *rows[::-1]]).astype(x.dtype)
+
+
+@kernel("_contrib_index_array")
+def index_array(xp: Any, x: Any, *, axes: Any) -> Any:
+    chosen = range(x.ndim) if axes is None else axes
+    grids = []
+    for axis in chosen:
+        axis %= x.ndim
+        steps = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - axis - 1))
+        grids.append(xp.broadcast_to(steps, x.shape))
+    return xp.stack(grids, axis=-1).astype(np.int64)
+
+
+@kernel("_contrib_arange_like")
+def arange_like(xp: Any, x: Any, *, start: float, step: float, repeat: int, ctx: str, axis: Any) -> Any:
+    shape = x.shape if axis is None else (x.shape[axis],)
+    steps = xp.arange(math.prod(shape))
+    if repeat != 1:
+        steps = steps // repeat
+    return (steps * step + start).astype(x.dtype).reshape(shape)
+
+
+@kernel("where")
+def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+    if condition.ndim < x.ndim:
+        condition = condition.reshape((-1,) + (1,) * (x.ndim - 1))
+    return xp.where(condition != 0, x, y)

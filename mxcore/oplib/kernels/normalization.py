@@ -256,7 +256,7 @@ def _standardize_backward(xp: Any, g: Any, xhat: Any, std: Any, axes: Any) -> An
 
 
 @kernel("_backward_LayerNorm")
-def backward_layer_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, axis: int) -> Any:
+def backward_layer_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, axis: int, eps: float) -> Any:
     grad, std = _f32(g), _f32(std)
     xhat = _f32(x) - _f32(mean)
     xhat /= std
@@ -283,7 +283,7 @@ def group_norm(
 
 
 @kernel("_backward_GroupNorm")
-def backward_group_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, num_groups: int) -> Any:
+def backward_group_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, num_groups: int, eps: float) -> Any:
     grad, std = _f32(g), _f32(std)[:, :, None]
     xhat = _in_groups(_f32(x), num_groups) - _f32(mean)[:, :, None]
     xhat /= std

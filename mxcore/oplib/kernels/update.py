@@ -219,9 +219,7 @@ def signsgd(*, lr: float, wd: float, rescale_grad: float, clip_gradient: float) 
 
 
 @rule("signum_update", scratch=1)
-def signum(
-    *, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float, wd_lh: float
-) -> Step:
+def signum(*, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float, wd_lh: float) -> Step:
     def step(w: Any, g: Any, mom: Any, out: Any, t: Any) -> None:
         _multiply(mom, momentum, out=mom)
         _multiply(_scaled(g, rescale_grad, clip_gradient, t), 1.0 - momentum, out=t)
@@ -369,9 +367,7 @@ def rmspropalex(
 
 
 @rule("ftrl_update", scratch=3)
-def ftrl(
-    *, lr: float, lamda1: float, beta: float, wd: float, rescale_grad: float, clip_gradient: float
-) -> Step:
+def ftrl(*, lr: float, lamda1: float, beta: float, wd: float, rescale_grad: float, clip_gradient: float) -> Step:
     def step(w: Any, g: Any, z: Any, n: Any, out: Any, r: Any, s: Any, t: Any) -> None:
         g = _scaled(g, rescale_grad, clip_gradient, t)
         _add(z, g, out=z)
@@ -547,7 +543,9 @@ def group_adagrad(
 
 
 @kernel("multi_lars")
-def multi_lars(xp: Any, lrs: Any, weights: Any, grads: Any, wds: Any, *, eta: float, eps: float, rescale_grad: float) -> Any:
+def multi_lars(
+    xp: Any, lrs: Any, weights: Any, grads: Any, wds: Any, *, eta: float, eps: float, rescale_grad: float
+) -> Any:
     w = xp.sqrt(weights)
     rate = lrs * eta * w / (xp.sqrt(grads) * rescale_grad + wds * w + eps)
     return xp.where((w > 0) & (grads > 0), rate, lrs).astype(lrs.dtype)
@@ -565,7 +563,12 @@ def reset_arrays(*arrays: Any, num_arrays: int) -> Any:
 
 
 def _many(
-    factory: Callable[..., Step], scratch: int, arrays: Sequence[Any], each: Sequence[dict[str, Any]], mixed: bool, shared: Any
+    factory: Callable[..., Step],
+    scratch: int,
+    arrays: Sequence[Any],
+    each: Sequence[dict[str, Any]],
+    mixed: bool,
+    shared: Any,
 ) -> Any:
     per = len(arrays) // len(each)
     outs = []
