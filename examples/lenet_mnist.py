@@ -78,7 +78,9 @@ def draw(losses: list[float], images: np.ndarray, predicted: np.ndarray, output:
     axes.plot(losses, linewidth=0.6, color="0.7", label="batch")
     width = 20
     axes.plot(
-        np.arange(width - 1, len(losses)), np.convolve(losses, np.ones(width) / width, "valid"), label=f"mean of {width}"
+        np.arange(width - 1, len(losses)),
+        np.convolve(losses, np.ones(width) / width, "valid"),
+        label=f"mean of {width}",
     )
     axes.set(xlabel="step", ylabel="loss", yscale="log", title="LeNet on MNIST")
     axes.legend()

@@ -86,5 +86,3 @@ def set_module(module: str) -> Callable[[Any], Any]:
         return obj
 
     return decorate
-
-

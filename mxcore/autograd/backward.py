@@ -132,7 +132,8 @@ def run(
     scope = _tracking.scope if leaves is not None else None
     quick = not on_arrays and scope is None
     all_leaves = leaves is not None
-    library = F = None
+    library: Any = None
+    F: Any = None
 
     def deposit(t: Any, d: Any) -> None:
         kind = t.__class__

@@ -75,7 +75,7 @@ _new = object.__new__
 
 def wrap(cls: type, data: Any, ctx: Any) -> Any:
     """Return an array of class ``cls`` around a backend array. No copy."""
-    x = _new(cls)
+    x: Any = _new(cls)
     x._data = data
     x._cell = None
     x._ctx = ctx

@@ -139,9 +139,8 @@ class Bound:
         # Nothing beyond "run the kernel, wrap one result": the common case has a shorter way.
         self.plain = not (operator.random or operator.training or operator.mutates or operator.composed)
         names = operator.saves
-        if names is None:
-            self.saved = (None, True)
-        else:
+        self.saved: tuple[tuple[int, ...] | None, bool] = (None, True)
+        if names is not None:
             wanted = names.split()
             self.saved = (tuple(i for i, x in enumerate(operator.inputs) if x.name in wanted), "output" in wanted)
 
@@ -250,8 +249,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
         The kernel failed; at the call with an inline engine.
     """
     operator = bound.operator
-    signature = []
-    arrays = []
+    signature: list[Any] = []
+    arrays: list[Any] = []
     found = None
     for position, x in enumerate(inputs):
         if x is None:
@@ -276,8 +275,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             signature.append(data.shape)
             signature.append(data.dtype.char)
         else:
-            signature.append(x._cell.shape)
-            signature.append(x._cell.dtype.char)
+            signature.append(shape_of(x))
+            signature.append(dtype_of(x).char)
     ctx = found or ctx or current_context()
     key = tuple(signature)
     specs = bound.signatures.get(key, False)
@@ -292,14 +291,14 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     if bound.library is not library:
         bound.rebind(library)
 
-    recording = recorders.count and state.recording
+    recording = bool(recorders.count) and state.recording
     if recording:
         recording = False
         for x in inputs:
             if x is not None and x._tape is not None:
                 recording = True
                 break
-    extra = None
+    extra: dict[str, Any] | None = None
     if not bound.plain:
         if recording and operator.composed is not None and operator.gradient is NO_GRADIENT:
             return _composed(bound, inputs, out)
@@ -341,13 +340,13 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
                 store(library, y, result)
             touched(y)
         if recording:
-            node = new_node(bound, tuple(inputs), y._data)
-            y._tape = node
+            own = new_node(bound, tuple(inputs), y._data)
+            y._tape = own
             if y._cell is not None:
-                node.watch(y._cell)
+                own.watch(y._cell)
         return y
     ys = []
-    node = None
+    node: Any = None
     if recording:
         node = new_node(bound, tuple(inputs), result)
     for i in range(bound.visible):

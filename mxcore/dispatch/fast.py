@@ -87,7 +87,9 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
                     node.order = next_order()
                     node.g = None
                     node.cells = None
-                    node.versions = versions_of(node.inputs) if self._cell is not None or other._cell is not None else None
+                    node.versions = (
+                        versions_of(node.inputs) if self._cell is not None or other._cell is not None else None
+                    )
                     out._tape = node
                 else:
                     out._tape = None

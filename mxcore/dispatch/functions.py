@@ -166,7 +166,7 @@ def signature_of(operator: Operator) -> inspect.Signature:
     """Return the signature for readers: real defaults where the compiled function has a marker."""
     P = inspect.Parameter
     parameters = []
-    kind = P.POSITIONAL_OR_KEYWORD
+    kind: Any = P.POSITIONAL_OR_KEYWORD
     if operator.variadic:
         parameters.append(P(operator.inputs[0].name, P.VAR_POSITIONAL))
         kind = P.KEYWORD_ONLY

@@ -189,8 +189,8 @@ class SoftmaxCrossEntropyLoss(Loss):
     --------
     >>> import mxcore as mx
     >>> loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-    >>> loss(mx.nd.array([[0, 0], [0, 50]]), mx.nd.array([0, 1])).asnumpy().round(4).tolist()
-    [0.6931, 0.0]
+    >>> loss(mx.nd.array([[0, 0], [0, 50]]), mx.nd.array([0, 1])).asnumpy()
+    array([0.6931472, 0.       ], dtype=float32)
     """
 
     def __init__(

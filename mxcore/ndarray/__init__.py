@@ -62,7 +62,9 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         value = importlib.import_module(f".{name}", __name__)
     elif name in _ELSEWHERE:
-        value = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), "custom" if name == "Custom" else name)
+        value = getattr(
+            importlib.import_module(f".{_ELSEWHERE[name]}", __name__), "custom" if name == "Custom" else name
+        )
     elif not name.startswith("__") and operators.known(name):
         value = make_function(operators.get(name), NDArray, name, __name__)
     else:
@@ -76,8 +78,41 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "NDArray", "add", "arange", "array", "concatenate", "current_context", "divide", "empty", "equal", "eye", "from_dlpack", "from_numpy",
-    "full", "greater", "greater_equal", "lesser", "lesser_equal", "linspace", "logical_and", "logical_or",
-    "logical_xor", "maximum", "minimum", "modulo", "moveaxis", "multiply", "not_equal", "onehot_encode", "ones",
-    "power", "split_v2", "subtract", "to_dlpack_for_read", "to_dlpack_for_write", "true_divide", "waitall", "zeros",
+    "NDArray",
+    "add",
+    "arange",
+    "array",
+    "concatenate",
+    "current_context",
+    "divide",
+    "empty",
+    "equal",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "greater",
+    "greater_equal",
+    "lesser",
+    "lesser_equal",
+    "linspace",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "modulo",
+    "moveaxis",
+    "multiply",
+    "not_equal",
+    "onehot_encode",
+    "ones",
+    "power",
+    "split_v2",
+    "subtract",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
+    "true_divide",
+    "waitall",
+    "zeros",
 ]

@@ -20,7 +20,9 @@ from ..spec import DTypeError
 _NUMBERS = (int, float, np.generic)
 
 
-def _make(name: str, two: str, right: str, left: str, plain: Callable[[Any, Any], Any], formula: str, names: str) -> Any:
+def _make(
+    name: str, two: str, right: str, left: str, plain: Callable[[Any, Any], Any], formula: str, names: str
+) -> Any:
     first, second = names.split()
 
     def function(lhs: Any, rhs: Any) -> Any:
@@ -77,9 +79,17 @@ modulo = _make("modulo", "broadcast_mod", "_mod_scalar", "_rmod_scalar", _operat
 power = _make("power", "broadcast_power", "_power_scalar", "_rpower_scalar", pow, "base ** exp", "base exp")
 maximum = _make("maximum", "broadcast_maximum", "_maximum_scalar", "_maximum_scalar", max, "max(lhs, rhs)", "lhs rhs")
 minimum = _make("minimum", "broadcast_minimum", "_minimum_scalar", "_minimum_scalar", min, "min(lhs, rhs)", "lhs rhs")
-equal = _make("equal", "broadcast_equal", "_equal_scalar", "_equal_scalar", _logic(_operator.eq), "lhs == rhs", "lhs rhs")
+equal = _make(
+    "equal", "broadcast_equal", "_equal_scalar", "_equal_scalar", _logic(_operator.eq), "lhs == rhs", "lhs rhs"
+)
 not_equal = _make(
-    "not_equal", "broadcast_not_equal", "_not_equal_scalar", "_not_equal_scalar", _logic(_operator.ne), "lhs != rhs", "lhs rhs"
+    "not_equal",
+    "broadcast_not_equal",
+    "_not_equal_scalar",
+    "_not_equal_scalar",
+    _logic(_operator.ne),
+    "lhs != rhs",
+    "lhs rhs",
 )
 greater = _make(
     "greater", "broadcast_greater", "_greater_scalar", "_lesser_scalar", _logic(_operator.gt), "lhs > rhs", "lhs rhs"

@@ -190,7 +190,7 @@ def custom(*data: Any, op_type: str, name: str | None = None, out: Any = None, *
     OperatorError
         If the number of inputs does not fit the declaration.
     """
-    cls = _registered.get(op_type)
+    cls: Any = _registered.get(op_type)
     if cls is None:
         raise ParameterError(
             f"operator 'Custom': no custom operator '{op_type}' is registered. Registered: "

@@ -106,7 +106,7 @@ class NDArray(Array):
     def writable(self) -> bool:
         """Whether the buffer can be written."""
         data = settled(self)
-        flags = getattr(data, "flags", None)
+        flags: Any = getattr(data, "flags", None)
         return bool(flags.writeable) if hasattr(flags, "writeable") else True
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class NDArray(Array):
             yield self[i]
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self.asnumpy() == (value.asnumpy() if isinstance(value, Array) else value)).any())
+        return bool((self.asnumpy() == (value.asnumpy() if isinstance(value, NDArray) else value)).any())
 
     def __hash__(self) -> int:
         return id(self) >> 4
@@ -517,11 +517,12 @@ class NDArray(Array):
 
     def transpose(self, *axes: Any, **kwargs: Any) -> NDArray:
         """Return the array with its axes permuted, or reversed."""
+        order: Any = axes
         if "axes" in kwargs:
-            axes = kwargs["axes"]
+            order = kwargs["axes"]
         elif len(axes) == 1 and (axes[0] is None or isinstance(axes[0], list | tuple)):
-            axes = axes[0] or ()
-        return call("transpose", (self,), {"axes": tuple(axes or ())})
+            order = axes[0]
+        return call("transpose", (self,), {"axes": tuple(order or ())})
 
     def split(self, *args: Any, **kwargs: Any) -> Any:
         """Split into equal parts along an axis; see ``mx.nd.split``."""
@@ -541,7 +542,7 @@ class NDArray(Array):
     # + - * / % ** and comparisons are installed by mxcore.dispatch.fast at the end of this module.
 
     def __neg__(self) -> NDArray:
-        return self * -1.0 if dtype_of(self).kind == "f" else call("negative", (self,))
+        return call("negative", (self,))
 
     def __pos__(self) -> NDArray:
         return self
@@ -627,7 +628,81 @@ def _method(name: str) -> Any:
 
 
 #: Operators that are methods too, by the same name.
-METHODS = ["abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "argmax", "argmax_channel", "argmin", "argsort", "broadcast_axes", "cbrt", "ceil", "clip", "cos", "cosh", "degrees", "depth_to_space", "exp", "expm1", "fix", "flip", "floor", "log", "log10", "log1p", "log2", "log_softmax", "max", "mean", "min", "nanprod", "nansum", "norm", "one_hot", "ones_like", "pad", "pick", "prod", "radians", "rcbrt", "reciprocal", "relu", "repeat", "reshape_like", "rint", "round", "rsqrt", "shape_array", "sigmoid", "sign", "sin", "sinh", "size_array", "slice", "slice_axis", "slice_like", "softmax", "softmin", "sort", "space_to_depth", "sqrt", "square", "sum", "swapaxes", "take", "tan", "tanh", "tile", "topk", "trunc", "zeros_like"]
+METHODS = [
+    "abs",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
+    "argmax",
+    "argmax_channel",
+    "argmin",
+    "argsort",
+    "broadcast_axes",
+    "cbrt",
+    "ceil",
+    "clip",
+    "cos",
+    "cosh",
+    "degrees",
+    "depth_to_space",
+    "exp",
+    "expm1",
+    "fix",
+    "flip",
+    "floor",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_softmax",
+    "max",
+    "mean",
+    "min",
+    "nanprod",
+    "nansum",
+    "norm",
+    "one_hot",
+    "ones_like",
+    "pad",
+    "pick",
+    "prod",
+    "radians",
+    "rcbrt",
+    "reciprocal",
+    "relu",
+    "repeat",
+    "reshape_like",
+    "rint",
+    "round",
+    "rsqrt",
+    "shape_array",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "size_array",
+    "slice",
+    "slice_axis",
+    "slice_like",
+    "softmax",
+    "softmin",
+    "sort",
+    "space_to_depth",
+    "sqrt",
+    "square",
+    "sum",
+    "swapaxes",
+    "take",
+    "tan",
+    "tanh",
+    "tile",
+    "topk",
+    "trunc",
+    "zeros_like",
+]
 
 for _name in METHODS:
     setattr(NDArray, _name, _method(_name))

@@ -128,7 +128,12 @@ def binary(
             errors=lambda: [
                 error(np.ones((2, 3), "float32"), np.ones((1, 3), "float32"), match="equal shapes"),
             ],
-            doc=_doc(formula, elementwise[0], (example[0], example[1] * (len(example[0]) // len(example[1])), example[2]), "Equal shapes"),
+            doc=_doc(
+                formula,
+                elementwise[0],
+                (example[0], example[1] * (len(example[0]) // len(example[1])), example[2]),
+                "Equal shapes",
+            ),
         )
 
 

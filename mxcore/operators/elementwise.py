@@ -58,8 +58,9 @@ def unary(
         "Integer arrays give integers.\n\nReturns\n-------\nNDArray\n    Same shape and dtype as ``data``."
     )
     if example is not None:
+        shown_name = aliases[0] if name.startswith("_") and aliases else name
         text += (
-            f"\n\nExamples\n--------\n>>> import mxcore as mx\n>>> mx.nd.{aliases[0] if name.startswith('_') and aliases else name}"
+            f"\n\nExamples\n--------\n>>> import mxcore as mx\n>>> mx.nd.{shown_name}"
             f"(mx.nd.array({value})).astype('float64').asnumpy().round(4).tolist()\n{shown}"
         )
     operator(

@@ -702,10 +702,12 @@ for _name, _add, _what in (
             sample(rng.standard_normal((2, 4)), np.array([[2, 0]], "float32"), shape=(3, 4)),
         ],
         errors=(
-            lambda name: lambda: [
-                error(np.ones(3, "float32"), np.array([[0, 1], [0, 1]]), shape=(2, 2), match="wants data (2,)"),
-                error(np.ones(1, "float32"), np.array([[5]]), shape=(2,), match="position 5"),
-            ]
+            lambda name: (
+                lambda: [
+                    error(np.ones(3, "float32"), np.array([[0, 1], [0, 1]]), shape=(2, 2), match="wants data (2,)"),
+                    error(np.ones(1, "float32"), np.array([[5]]), shape=(2,), match="position 5"),
+                ]
+            )
         )(_name),
         doc=f"""{_what}
 

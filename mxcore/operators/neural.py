@@ -298,6 +298,8 @@ def _leaky_infer(a: Any, x: Spec, gamma: Spec | None) -> tuple[Spec, Spec]:
 def _leaky_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
     x, gamma = inputs
     g, kind = gs[0], a["act_type"]
+    if g is None:  # only the random slopes, which are constants, got a gradient
+        return None, None
     if kind == "leaky":
         return F._leaky_backward(g, x, slope=a["slope"]), None
     if kind == "gelu":
@@ -730,7 +732,10 @@ operator(
         "cudnn_off": Bool(False, doc="Without effect."),
     },
     infer=_dropout,
-    gradient=Joint(lambda F, gs, inputs, outputs, attributes, needs: [gs[0] * outputs[1]]),
+    # The mask is a constant: what arrives there (gradients of gradients) goes no further.
+    gradient=Joint(
+        lambda F, gs, inputs, outputs, attributes, needs: [None if gs[0] is None else gs[0] * outputs[1]]
+    ),
     outputs=2,
     visible=1,
     random=True,

@@ -233,7 +233,9 @@ operator(
     samples=lambda rng: [
         sample(_distinct(rng, (3, 5)), k=2),
         sample(_distinct(rng, (3, 5)), k=2, ret_typ="value"),
-        sample(_distinct(rng, (3, 5)), k=2, ret_typ="both", axis=0, is_ascend=True, dtype="int32", check_gradient=False),
+        sample(
+            _distinct(rng, (3, 5)), k=2, ret_typ="both", axis=0, is_ascend=True, dtype="int32", check_gradient=False
+        ),
         sample(_distinct(rng, (3, 5)), k=3, ret_typ="mask", check_gradient=False),
         sample(_distinct(rng, (2, 5)), k=3, ret_typ="value", axis=None),
         sample(_distinct(rng, (2, 3)), k=4, ret_typ="mask", axis=None, check_gradient=False),

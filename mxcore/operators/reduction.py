@@ -248,7 +248,7 @@ reduction(
     np.nansum,
     samples=_some_nan,
     draw=_normal,
-    example=([[1, None]], "axis=1", "[1.0]"),
+    example=('[[1, float("nan")]]', "axis=1", "[1.0]"),
     saves="data",
 )
 reduction(
@@ -460,9 +460,7 @@ operator(
     "data",
     {"axis": IntOrShape(None), "keepdims": Bool(False), "exclude": Bool(False)},
     infer=_reduce("_square_sum"),
-    gradient=(
-        lambda F, g, y, x, axis, keepdims, exclude: F._with_axes(g, x, axis=axis, exclude=exclude) * x * 2.0,
-    ),
+    gradient=(lambda F, g, y, x, axis, keepdims, exclude: F._with_axes(g, x, axis=axis, exclude=exclude) * x * 2.0,),
     saves="data",
     reference=_reference(lambda x, axis, keepdims: (x * x).sum(axis=axis, keepdims=keepdims)),
     samples=_varied(_normal),
@@ -673,7 +671,11 @@ operator(
     gradient=NO_GRADIENT,
     saves="",
     reference=lambda x, init_output=True: np.isfinite(x).all().astype(np.float64),
-    samples=lambda rng: [sample(rng.standard_normal((3, 4))), sample(np.array([1.0, np.inf])), sample(np.array([np.nan]))],
+    samples=lambda rng: [
+        sample(rng.standard_normal((3, 4))),
+        sample(np.array([1.0, np.inf])),
+        sample(np.array([np.nan])),
+    ],
     doc="""Return ``[1]`` if no element is infinite or NaN, else ``[0]``.
 
 Parameters

@@ -20,6 +20,7 @@ FAMILIES = (
     "elementwise",
     "broadcast",
     "scalar",
+    "special",
     "subscript",
     "reduction",
     "shape",

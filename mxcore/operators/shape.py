@@ -485,8 +485,8 @@ def _reshape_like(a: Any, x: Spec, like: Spec) -> Spec:
         b, e = b + n if b < 0 else b, e + n if e < 0 else e
         if not 0 <= b <= e <= n:
             raise ShapeError(
-                f"operator 'reshape_like': {side}_begin={a[f'{side}_begin']}, {side}_end={a[f'{side}_end']} is no range "
-                f"of axes of {side} {shape}.",
+                f"operator 'reshape_like': {side}_begin={a[f'{side}_begin']}, {side}_end={a[f'{side}_end']} is no "
+                f"range of axes of {side} {shape}.",
                 operator="reshape_like",
                 shapes=[x.shape, like.shape],
             )
@@ -775,7 +775,9 @@ def _split(a: Any, x: Spec) -> Any:
     axis = one_axis("SliceChannel", a["axis"], len(x.shape))
     n = x.shape[axis]
     if k < 1 or n % k or (a["squeeze_axis"] and n != k):
-        wanted = f"as long as num_outputs={k}, to be squeezed" if a["squeeze_axis"] else f"a multiple of num_outputs={k}"
+        wanted = (
+            f"as long as num_outputs={k}, to be squeezed" if a["squeeze_axis"] else f"a multiple of num_outputs={k}"
+        )
         raise ShapeError(
             f"operator 'SliceChannel': axis {axis} of data {x.shape} has length {n}, but it must be {wanted}.",
             operator="SliceChannel",
@@ -870,8 +872,8 @@ def _split_v2(a: Any, x: Spec) -> Any:
     cuts = cuts_of(a, n)
     if not cuts or any(not 0 <= b <= e <= n for b, e in cuts):
         raise ShapeError(
-            f"operator '_split_v2': indices={a['indices']} must begin with 0, rise, and stay within axis {axis} of data "
-            f"{x.shape}.",
+            f"operator '_split_v2': indices={a['indices']} must begin with 0, rise, and stay within axis {axis} of "
+            f"data {x.shape}.",
             operator="_split_v2",
             shapes=[x.shape],
         )
@@ -879,7 +881,8 @@ def _split_v2(a: Any, x: Spec) -> Any:
     for b, e in cuts:
         if a["squeeze_axis"] and e - b != 1:
             raise ShapeError(
-                f"operator '_split_v2': a part of length {e - b} along axis {axis} of data {x.shape} cannot be squeezed.",
+                f"operator '_split_v2': a part of length {e - b} along axis {axis} of data {x.shape} cannot be "
+                f"squeezed.",
                 operator="_split_v2",
                 shapes=[x.shape],
             )
@@ -1045,16 +1048,16 @@ def slice_axis_bounds(a: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
     Raises
     ------
     ShapeError
-        If the range is empty or goes beyond the axis.
+        If the range goes beyond the axis or ends before it begins.
     """
     axis = one_axis("slice_axis", a["axis"], len(shape))
     n = shape[axis]
     b = a["begin"] + n if a["begin"] < 0 else a["begin"]
     e = n if a["end"] is None else a["end"] + n if a["end"] < 0 else a["end"]
-    if not (0 <= b <= e <= n and (b < e or n == 0 or b == e == 0 or b == e)):
+    if not 0 <= b <= e <= n:
         raise ShapeError(
-            f"operator 'slice_axis': begin={a['begin']}, end={a['end']} is no range within axis {axis} of data {shape}, "
-            f"which has length {n}.",
+            f"operator 'slice_axis': begin={a['begin']}, end={a['end']} is no range within axis {axis} of data "
+            f"{shape}, which has length {n}.",
             operator="slice_axis",
             shapes=[shape],
         )
@@ -1295,7 +1298,7 @@ def _assigned(x: np.ndarray, key: Any, value: Any) -> np.ndarray:
     return x
 
 
-def crop_origin(shape: tuple[int, ...], size: tuple[int, int], offset: Any, center: bool) -> tuple[int, int]:
+def crop_origin(shape: tuple[int, ...], size: tuple[int, ...], offset: Any, center: bool) -> tuple[int, int]:
     """Return the first row and column that ``Crop`` keeps of an image ``(N, C, H, W)``."""
     if center:
         return (shape[2] - size[0]) // 2, (shape[3] - size[1]) // 2
@@ -1588,8 +1591,8 @@ def _pad(a: Any, x: Spec) -> Spec:
     width = a["pad_width"]
     if len(width) != 2 * len(x.shape) or any(w < 0 for w in width):
         raise ParameterError(
-            f"operator 'Pad': pad_width={width} must hold two widths, not negative, for each of the {len(x.shape)} axes "
-            f"of data {x.shape}.",
+            f"operator 'Pad': pad_width={width} must hold two widths, not negative, for each of the "
+            f"{len(x.shape)} axes of data {x.shape}.",
             operator="Pad",
         )
     for i, n in enumerate(x.shape):
@@ -1621,7 +1624,9 @@ operator(
     saves="",
     reference=_padded,
     samples=lambda rng: [
-        sample(rng.standard_normal((1, 2, 2, 3)), mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 0, 1), constant_value=3.0),
+        sample(
+            rng.standard_normal((1, 2, 2, 3)), mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 0, 1), constant_value=3.0
+        ),
         sample(rng.standard_normal((1, 2, 2, 3)), mode="edge", pad_width=(0, 0, 0, 0, 1, 3, 2, 0)),
         sample(rng.standard_normal((1, 1, 3, 4)), mode="reflect", pad_width=(0, 0, 0, 0, 2, 1, 3, 2)),
         sample(rng.standard_normal((1, 1, 2, 2, 2)), mode="reflect", pad_width=(0, 0, 0, 0, 1, 1, 1, 0, 0, 1)),
@@ -1950,7 +1955,7 @@ def _patches(x: np.ndarray, kernel: Any, stride: Any = (), dilate: Any = (), pad
     stride, dilate, pad = stride or (1,) * n, dilate or (1,) * n, pad or (0,) * n
     x = np.pad(x, [(0, 0), (0, 0), *[(p, p) for p in pad]])
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilate)]
-    windows = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, 2 + n)))
+    windows: Any = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, 2 + n)))
     windows = windows[(slice(None), slice(None), *[slice(None, None, s) for s in stride])]
     windows = windows[(..., *[slice(None, None, d) for d in dilate])]
     order = (0, 1, *range(2 + n, 2 + 2 * n), *range(2, 2 + n))

@@ -17,6 +17,7 @@ MODULES = (
     "elementwise",
     "broadcast",
     "scalar",
+    "special",
     "subscript",
     "reduction",
     "shape",

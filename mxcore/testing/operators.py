@@ -94,7 +94,7 @@ def _loss(operator: Operator, values: Sequence[Any], sample: Sample, weights: Se
 def _gradients(
     operator: Operator, values: Sequence[Any], sample: Sample, weights: Sequence[np.ndarray], which: Sequence[int]
 ) -> list[np.ndarray]:
-    inputs = [None if v is None else array_of(v.copy(), cpu()) for v in values]
+    inputs: list[Any] = [None if v is None else array_of(v.copy(), cpu()) for v in values]
     for i in which:
         inputs[i].attach_grad()
     with autograd.record():
@@ -110,7 +110,7 @@ def check_gradient(operator: Operator, sample: Sample, order: int = 2, rtol: flo
     assert not operator.random, "samples of random operators must say check_gradient=False"
     rng = np.random.default_rng(7)
     inputs = arrays_of(sample, np.float64)
-    values = [None if x is None else x.asnumpy() for x in inputs]
+    values: list[Any] = [None if x is None else x.asnumpy() for x in inputs]
     rules = operator.gradient
     which = [
         i
@@ -127,7 +127,7 @@ def check_gradient(operator: Operator, sample: Sample, order: int = 2, rtol: flo
     if any(w.dtype != np.float64 for w in weights):
         return
     got = _gradients(operator, values, sample, weights, which)
-    direction = [rng.standard_normal(values[i].shape) for i in which]
+    direction: list[np.ndarray] = [rng.standard_normal(values[i].shape) for i in which]
 
     def moved(step: float) -> list[Any]:
         out = list(values)
@@ -144,14 +144,14 @@ def check_gradient(operator: Operator, sample: Sample, order: int = 2, rtol: flo
     )
     if order < 2 or operator.gradient is ZERO_GRADIENT:
         return
-    second = [rng.standard_normal(values[i].shape) for i in which]
+    second: list[np.ndarray] = [rng.standard_normal(values[i].shape) for i in which]
 
     def first_order(step: float) -> float:
         gs = _gradients(operator, moved(step), sample, weights, which)
         return sum(float((g * k).sum()) for g, k in zip(gs, second))
 
     want = (first_order(h) - first_order(-h)) / (2 * h)
-    arrays = [None if v is None else array_of(v.copy(), cpu()) for v in values]
+    arrays: list[Any] = [None if v is None else array_of(v.copy(), cpu()) for v in values]
     for i in which:
         arrays[i].attach_grad()
     with autograd.record():

@@ -23,7 +23,9 @@ def test_import_is_light():
 
 
 def test_built_ins_need_no_metadata_and_no_pluggy():
-    loaded = loaded_after("import mxcore as mx; mx.use(engine='naive', ops='numpy', storage='direct'); mx.nd.ones(2) + 1")
+    loaded = loaded_after(
+        "import mxcore as mx; mx.use(engine='naive', ops='numpy', storage='direct'); mx.nd.ones(2) + 1"
+    )
     assert "pluggy" not in loaded and "importlib.metadata" not in loaded
     assert "scipy" not in loaded and "matplotlib" not in loaded
 

@@ -36,10 +36,19 @@ def test_repr():
 
 
 def keys(shape):
-    basic = [0, -1, slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), slice(2, 0, -1), Ellipsis, None]
+    basic = [
+        0,
+        -1,
+        slice(None),
+        slice(1, None),
+        slice(None, None, 2),
+        slice(None, None, -1),
+        slice(2, 0, -1),
+        Ellipsis,
+        None,
+    ]
     arrays = [[0, 1], np.array([[1, 0], [0, 1]]), nd.array([1, 0])]
-    for k in basic + arrays:
-        yield k
+    yield from basic + arrays
     for pair in itertools.product(basic, basic):
         if sum(k is Ellipsis for k in pair) < 2:
             yield pair

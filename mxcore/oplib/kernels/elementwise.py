@@ -5,7 +5,6 @@ Float arrays go straight to the ufunc. Integer arrays keep their dtype, as in MX
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -139,14 +138,6 @@ def softsign(xp: Any, x: Any) -> Any:
 @composite("softrelu")
 def softrelu(xp: Any, x: Any) -> Any:
     return xp.logaddexp(x, 0)
-
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-@composite("erf")
-def erf(xp: Any, x: Any) -> Any:
-    return _erf(x).astype(x.dtype if x.dtype.kind == "f" else np.float64)
 
 
 @kernel("logical_not")

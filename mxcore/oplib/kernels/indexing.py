@@ -106,15 +106,17 @@ def take_backward(xp: Any, g: Any, indices: Any, x: Any, *, axis: int, mode: str
 
 
 @kernel("Embedding")
-def embedding(xp: Any, data: Any, weight: Any, *, input_dim: int, output_dim: int, dtype: str, sparse_grad: bool) -> Any:
+def embedding(
+    xp: Any, data: Any, weight: Any, *, input_dim: int, output_dim: int, dtype: str, sparse_grad: bool
+) -> Any:
     return take(xp, weight, data, axis=0, mode="clip")
 
 
 def _kept(xp: Any, x: Any, index: Any) -> Any:
     if index.ndim != 1 or index.shape[0] != x.shape[0]:
         raise ShapeError(
-            f"operator '_contrib_boolean_mask' wants an index with one entry for each of the {x.shape[0]} slices of data "
-            f"{x.shape} but got {index.shape}.",
+            f"operator '_contrib_boolean_mask' wants an index with one entry for each of the {x.shape[0]} slices of "
+            f"data {x.shape} but got {index.shape}.",
             operator="_contrib_boolean_mask",
             shapes=[x.shape, index.shape],
         )

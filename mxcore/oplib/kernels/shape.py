@@ -351,9 +351,7 @@ def _windows(shape: Any, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Ite
     stride, dilate = stride or (1,) * n, dilate or (1,) * n
     counts = patch_counts("im2col", shape, {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad})
     for i, place in enumerate(itertools.product(*[range(k) for k in kernel])):
-        key = tuple(
-            slice(p * d, p * d + s * (c - 1) + 1, s) for p, d, s, c in zip(place, dilate, stride, counts)
-        )
+        key = tuple(slice(p * d, p * d + s * (c - 1) + 1, s) for p, d, s, c in zip(place, dilate, stride, counts))
         yield i, (Ellipsis, *key), counts
 
 
@@ -361,7 +359,7 @@ def _windows(shape: Any, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Ite
 def im2col(x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
     spatial = x.shape[2:]
     if any(pad):
-        out = np.zeros(x.shape[:2] + tuple(n + 2 * p for n, p in zip(spatial, pad)), x.dtype)
+        out: Any = np.zeros(x.shape[:2] + tuple(n + 2 * p for n, p in zip(spatial, pad)), x.dtype)
         out[(Ellipsis, *[slice(p, p + n) for n, p in zip(spatial, pad)])] = x
         x = out
     columns: Any = None
@@ -376,7 +374,7 @@ def _col2im(columns: Any, spatial: Any, kernel: Any, stride: Any, dilate: Any, p
     pad = pad or (0,) * len(kernel)
     n, k = columns.shape[0], math.prod(kernel)
     c = columns.shape[1] // k
-    out = np.zeros((n, c, *[m + 2 * p for m, p in zip(spatial, pad)]), columns.dtype)
+    out: Any = np.zeros((n, c, *[m + 2 * p for m, p in zip(spatial, pad)]), columns.dtype)
     for i, key, counts in _windows(spatial, kernel, stride, dilate, pad):
         out[key] += columns.reshape(n, c, k, *counts)[:, :, i]
     if any(pad):

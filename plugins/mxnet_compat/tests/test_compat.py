@@ -18,7 +18,17 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
 
 def test_same_module_objects():
     assert mxnet is mxcore
-    for name in ("ndarray", "ndarray.ndarray", "autograd", "gluon", "gluon.nn", "gluon.data", "optimizer", "base", "metric"):
+    for name in (
+        "ndarray",
+        "ndarray.ndarray",
+        "autograd",
+        "gluon",
+        "gluon.nn",
+        "gluon.data",
+        "optimizer",
+        "base",
+        "metric",
+    ):
         ours = importlib.import_module(f"mxcore.{name}")
         assert importlib.import_module(f"mxnet.{name}") is ours
         assert ours.__name__ == ours.__spec__.name == f"mxcore.{name}"
@@ -49,7 +59,11 @@ def test_real_mxnet_beside_it_is_refused(tmp_path):
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "mxnet" / "libinfo.py").write_text("")
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; sys.path.append({str(tmp_path)!r}); import mxnet"],
+        [
+            sys.executable,
+            "-c",
+            f"import sys; sys.path[:0] = [{str(SOURCE)!r}]; sys.path.append({str(tmp_path)!r}); import mxnet",
+        ],
         capture_output=True,
         text=True,
         check=False,
