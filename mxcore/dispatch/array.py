@@ -68,6 +68,9 @@ class Array:
     _ctx: Any
     _data: Any
     _tape: Any
+    #: Whether the class has a storage type of its own; such a class has ``_result_class(bound, inputs)``, which names
+    #: the class of an operator's results.
+    _sparse = False
 
 
 _new = object.__new__

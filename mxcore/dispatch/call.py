@@ -251,7 +251,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     operator = bound.operator
     signature: list[Any] = []
     arrays: list[Any] = []
-    found = None
+    found = sparse = None
     for position, x in enumerate(inputs):
         if x is None:
             arrays.append(None)
@@ -259,6 +259,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             continue
         if not isinstance(x, Array):
             raise bad_input(operator, position, x)
+        if x._sparse:
+            sparse = x
         if found is None:
             found = x._ctx
             if cls is None:
@@ -278,6 +280,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             signature.append(shape_of(x))
             signature.append(dtype_of(x).char)
     ctx = found or ctx or current_context()
+    if sparse is not None:
+        cls = sparse._result_class(bound, inputs)
     key = tuple(signature)
     specs = bound.signatures.get(key, False)
     if specs is False:

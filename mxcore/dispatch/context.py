@@ -10,7 +10,14 @@ import threading
 from typing import Any, ClassVar
 
 _interned: dict[tuple[int, int], Context] = {}
-_state = threading.local()
+
+
+class _State(threading.local):
+    # A class attribute: asking an empty threading.local is five times as slow.
+    stack: Any = None
+
+
+_state = _State()
 
 
 class Context:
@@ -85,8 +92,9 @@ class Context:
     __str__ = __repr__
 
     def __enter__(self) -> Context:
-        stack = _state.__dict__.setdefault("stack", [])
-        stack.append(self)
+        if _state.stack is None:
+            _state.stack = []
+        _state.stack.append(self)
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -116,7 +124,7 @@ def cpu_pinned(device_id: int = 0) -> Context:
 
 def current_context() -> Context:
     """Return this thread's current context."""
-    stack = getattr(_state, "stack", None)
+    stack = _state.stack
     return stack[-1] if stack else Context.default_ctx
 
 

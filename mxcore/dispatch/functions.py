@@ -99,7 +99,8 @@ def _flatten(args: Any) -> Any:
 
 def _unknown(operator: Operator, kwargs: Mapping[str, Any]) -> None:
     kwargs = {k: v for k, v in kwargs.items() if not (k == "num_args" or k.startswith("__"))}
-    if kwargs:
+    # MXNet looks at keywords only where an operator has attributes at all, and programs rely on it.
+    if kwargs and operator.attributes:
         operator.parse(kwargs)  # raises, naming the attribute and those there are
         raise ParameterError(f"operator '{operator.name}': unexpected argument(s) {sorted(kwargs)}.")
 

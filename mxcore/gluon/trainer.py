@@ -390,7 +390,7 @@ class Trainer:
                 if parameter._data is None and parameter.grad_req != "null":
                     parameter._check_and_get(None, list)  # raises: not initialized
                 continue
-            for (indices, grads, arrays), array, gradient in zip(updates, parameter._data, gradients):
+            for (indices, grads, arrays), array, gradient in zip(updates, parameter._data or (), gradients):
                 fresh = array._fresh_grad
                 if not fresh:
                     if ignore_stale_grad:

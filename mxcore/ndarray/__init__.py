@@ -55,7 +55,13 @@ from .ndarray import NDArray
 
 _SUBMODULES = ("random", "linalg", "contrib", "image", "sparse", "op", "_internal", "utils", "files")
 #: Functions that live in modules imported only when they are asked for.
-_ELSEWHERE = {"save": "files", "load": "files", "load_frombuffer": "files", "Custom": "custom"}
+_ELSEWHERE = {
+    "save": "files",
+    "load": "files",
+    "load_frombuffer": "files",
+    "Custom": "custom",
+    "cast_storage": "sparse",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from ..dispatch import runtime
 from ..dispatch.array import Array, cell_of, settled, wrap
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call
-from ..spec import MXCoreError, ParameterError
+from ..spec import ParameterError
 from .ndarray import NDArray
 
 _DENSE = (None, "default")
@@ -28,7 +28,9 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 def _make(shape: Any, ctx: Any, dtype: Any, stype: str | None, fill: Any, what: str) -> NDArray:
     if stype not in _DENSE:
-        raise MXCoreError(f"nd.{what}: storage type '{stype}' is not part of this version of mxcore; arrays are dense.")
+        from . import sparse
+
+        return sparse.zeros(stype, shape, ctx, dtype)
     if isinstance(ctx, str):
         kind, _, number = ctx.partition("(")
         ctx = Context(kind, int(number.rstrip(")") or 0))
@@ -55,6 +57,8 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str 
         None means the current context.
     dtype : dtype or None
         None means float32.
+    stype : {"default", "row_sparse", "csr"} or None
+        Storage type; sparse arrays are made of zeros.
 
     Returns
     -------
@@ -101,7 +105,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None, **kw
 
     Parameters
     ----------
-    source_array : array_like or NDArray
+    source_array : array_like, NDArray or scipy.sparse matrix
+        A sparse array gives a sparse array.
     ctx : Context or None
         None means the current context, or the device of an NDArray.
     dtype : dtype or None
@@ -123,11 +128,15 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None, **kw
     (2, 2)
     """
     if isinstance(source_array, Array):
+        if source_array._sparse:
+            return _sparse(source_array, ctx, dtype)
         dtype = np.dtype(dtype or source_array.dtype)  # type: ignore[attr-defined]
         values = settled(source_array)
         library = runtime.current().library(source_array._ctx)
         values = library.to_host(values)
     else:
+        if hasattr(source_array, "tocsr"):
+            return _sparse(source_array, ctx, dtype)
         dtype = np.dtype(np.float32 if dtype is None else dtype)
         if isinstance(source_array, list | tuple) and any(isinstance(v, Array) for v in source_array):
             source_array = [v.asnumpy() if isinstance(v, Array) else v for v in source_array]  # type: ignore[attr-defined]
@@ -143,6 +152,12 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None, **kw
         with np.errstate(all="ignore"):
             values = values.astype(dtype)
     return wrap(NDArray, target.from_host(values, ctx.device_id), ctx)
+
+
+def _sparse(source: Any, ctx: Any, dtype: Any) -> Any:
+    from . import sparse
+
+    return sparse.array(source, ctx, dtype)
 
 
 def arange(

@@ -422,3 +422,15 @@ def save(fname: Any, data: Any) -> None:
             os.fsync(folder_handle)
         finally:
             os.close(folder_handle)
+
+
+def load_record(buf: Any) -> NDArray:
+    """Load the single array record that pickles of MXNet's NDArrays hold.
+
+    Raises
+    ------
+    FileFormatError
+        If the bytes are not one sound record.
+    """
+    reader = Reader(io.BytesIO(buf), memoryview(buf).nbytes, "the pickled array")
+    return _on_device(_record(reader, "the record"))

@@ -51,8 +51,11 @@ class NDArray(Array):
     # NumPy arrays on the left of an operator hand over to us, and we refuse them by name (MXNet's behaviour).
     __array_priority__ = 1000.0
 
-    def __init__(self, handle: Any = None, writable: bool = True) -> None:
-        raise TypeError("an NDArray is made by mx.nd.array(...), zeros, ones, ...; it has no constructor of its own.")
+    def __init__(self, handle: Any, writable: bool = True) -> None:
+        if handle is not None:
+            raise TypeError("an NDArray is made by mx.nd.array(...), zeros, ones, ...; there are no handles here.")
+        # NDArray(None) is what pickles of MXNet make before they fill it in.
+        self._data, self._ctx, self._cell, self._tape = np.empty(0, np.float32), current_context(), None, None
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -271,12 +274,10 @@ class NDArray(Array):
         raise MXCoreError("mx.np arrays are not part of this version of mxcore; use mx.nd, or asnumpy() for NumPy.")
 
     def tostype(self, stype: str) -> NDArray:
-        """Return the array in another storage type."""
-        if stype == "default":
-            return self
-        raise MXCoreError(
-            f"storage type '{stype}' is not part of this version of mxcore; arrays are dense ('default')."
-        )
+        """Return a copy of the array in another storage type: ``"default"``, ``"row_sparse"`` or ``"csr"``."""
+        from .sparse import cast_storage
+
+        return cast_storage(self, stype)
 
     def detach(self) -> NDArray:
         """Return a view that is not in the autograd graph."""
@@ -286,6 +287,14 @@ class NDArray(Array):
 
     def __reduce__(self) -> Any:
         return (_unpickle, (type(self), self.asnumpy(), self._ctx))
+
+    def __setstate__(self, state: Any) -> None:
+        # Pickles written by MXNet: one record of the .params format under "handle".
+        from .files import load_record
+
+        handle = state["handle"] if isinstance(state, dict) else state[1]["handle"]
+        source = load_record(bytes(handle))
+        self._data, self._ctx, self._cell, self._tape = source._data, source._ctx, None, None
 
     def to_dlpack_for_read(self) -> Any:
         """Return a DLPack capsule for reading; blocks until the values are there."""
@@ -332,16 +341,18 @@ class NDArray(Array):
         grad_req : {"write", "add", "null"}
             Whether backward overwrites the gradient, adds to it, or leaves it.
         stype : str or None
-            Storage type of the gradient; dense only.
+            Storage type of the gradient; None means that of this array.
         """
         if grad_req not in ("write", "add", "null"):
             raise AutogradError(f"attach_grad: grad_req must be 'write', 'add' or 'null' but is {grad_req!r}.")
-        if stype not in (None, "default"):
-            raise MXCoreError(
-                f"attach_grad: gradients of storage type '{stype}' are not part of this version of mxcore."
-            )
         self._tape = None
-        self._tape = Leaf(call("zeros_like", (self,)), grad_req)
+        if stype is None or stype == self.stype:
+            grad = call("zeros_like", (self,))
+        else:
+            from .creation import zeros
+
+            grad = zeros(self.shape, self._ctx, dtype_of(self), stype)
+        self._tape = Leaf(grad, grad_req)
 
     def drop_grad(self) -> None:
         """Forget the attached gradient array."""

@@ -662,6 +662,24 @@ def _pooling_samples(rng: np.random.Generator) -> Any:
     yield sample(_distinct(rng, 2, 2, 7), kernel=(2,), stride=(2,), pooling_convention="same")
 
 
+def _pooling_v1_gradient(F: Any, g: Any, y: Any, x: Any, **a: Any) -> Any:
+    pad = a["pad"]
+    if a["pool_type"] != "max" or not any(pad) or a["global_pool"]:
+        return F._pooling_backward(g, x, y, **a)
+    widths = (0, 0, 0, 0, *itertools.chain.from_iterable((p, p) for p in pad))
+    padded = F.Pad(x, mode="constant", pad_width=widths, constant_value=0.0)
+    d = F._pooling_backward(g, padded, y, **{**a, "pad": ()})
+    none = (None, None)
+    return F.slice(d, begin=(*none, *pad), end=(*none, *[-p or None for p in pad]))
+
+
+def _pooling_v1_reference(x: Any, **a: Any) -> Any:
+    pad = a.get("pad", ())
+    if a.get("pool_type", "max") == "max" and any(pad):
+        x, a = _padded(x, pad), {**a, "pad": ()}
+    return _pooling_reference(x, **a)
+
+
 _POOLING_DOC = """Reduce windows of each channel to their maximum, average, sum or Lp norm.
 
 Parameters
@@ -669,7 +687,7 @@ Parameters
 data : NDArray
     ``(N, C, W)``, ``(N, C, H, W)`` or ``(N, C, D, H, W)``, or channels last as ``layout`` says.
 kernel, stride, pad : tuple of int
-    One entry per spatial axis; stride 1 and pad 0 if left out. Padding is never a maximum.
+    One entry per spatial axis; stride 1 and pad 0 if left out. Padding {padding}.
 pool_type : {{"max", "avg", "sum", "lp"}}
 global_pool : bool
     One window over everything; kernel, stride and pad are not used.
@@ -721,7 +739,7 @@ operator(
     reference=_pooling_reference,
     samples=_pooling_samples,
     errors=lambda: [*_pooling_errors(), error(_ONES, kernel=(2, 2), pool_type="lp", match="p_value 1, 2 or 3")],
-    doc=_POOLING_DOC.format(name="Pooling", data="x", kernel="(2,)", result="[[[3.0, 2.0]]]"),
+    doc=_POOLING_DOC.format(name="Pooling", padding="is never a maximum", data="x", kernel="(2,)", result="[[[3.0, 2.0]]]"),
 )
 
 operator(
@@ -729,12 +747,19 @@ operator(
     "data",
     _POOLING_V1,
     infer=_pooling("Pooling_v1"),
-    gradient=(lambda F, g, y, x, **a: F._pooling_backward(g, x, y, **a),),
+    gradient=(_pooling_v1_gradient,),
     saves="data output",
-    reference=_pooling_reference,
-    samples=_pooling_v1_samples,
+    reference=_pooling_v1_reference,
+    samples=lambda rng: [
+        *_pooling_v1_samples(rng),
+        sample(_distinct(rng, 1, 2, 5, 5) - 3.0, kernel=(3, 2), pad=(1, 0), stride=(2, 2)),
+    ],
     doc=_POOLING_DOC.format(
-        name="Pooling_v1", data="x.reshape((1, 1, 1, 4))", kernel="(1, 2)", result="[[[[3.0, 2.0]]]]"
+        name="Pooling_v1",
+        padding="counts as 0, for a maximum too",
+        data="x.reshape((1, 1, 1, 4))",
+        kernel="(1, 2)",
+        result="[[[[3.0, 2.0]]]]",
     ),
 )
 

@@ -7,6 +7,7 @@ Every call draws from its own generator, made from the seed, the device and the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -447,5 +448,258 @@ Examples
 >>> samples, tries = mx.nd._internal._sample_unique_zipfian(4, shape=(1, 4))
 >>> sorted(samples.asnumpy()[0].tolist())
 [0, 1, 2, 3]
+""",
+)
+
+# ---------------------------------------------------------------------------------------------------------------
+# Densities. Each is a formula in log, gammaln and arithmetic, which kernels and gradients share
+
+
+@dataclass(frozen=True, slots=True)
+class Density:
+    """The logarithm of a density: ``log(lib, x, *parameters)``, with ``lib.log`` and ``lib.gammaln``.
+
+    Attributes
+    ----------
+    name, arrays : str
+        Name of the distribution and of its parameters.
+    text : str
+        What the parameters are.
+    log : callable
+    scipy : callable
+        ``scipy(stats, x, *parameters)``, the density, for tests.
+    discrete : bool
+    """
+
+    name: str
+    arrays: str
+    text: str
+    log: Callable[..., Any]
+    scipy: Callable[..., Any]
+    discrete: bool = False
+
+
+def _log_negative_binomial(lib: Any, x: Any, k: Any, p: Any) -> Any:
+    return lib.gammaln(x + k) - lib.gammaln(x + 1.0) - lib.gammaln(k) + k * lib.log(p) + x * lib.log(1.0 - p)
+
+
+def _log_generalized(lib: Any, x: Any, mu: Any, alpha: Any) -> Any:
+    return _log_negative_binomial(lib, x, 1.0 / alpha, 1.0 / (mu * alpha + 1.0))
+
+
+DENSITIES = (
+    Density(
+        "uniform",
+        "low high",
+        "bounds; ``sample`` is taken to lie between them",
+        lambda lib, x, low, high: x * 0.0 - lib.log(high - low),
+        lambda stats, x, low, high: stats.uniform.pdf(x, low, high - low),
+    ),
+    Density(
+        "normal",
+        "mu sigma",
+        "mean and standard deviation",
+        lambda lib, x, mu, sigma: ((x - mu) / sigma) ** 2 * -0.5 - lib.log(sigma * math.sqrt(2.0 * math.pi)),
+        lambda stats, x, mu, sigma: stats.norm.pdf(x, mu, sigma),
+    ),
+    Density(
+        "gamma",
+        "alpha beta",
+        "shape and rate (``sample_gamma`` takes a scale)",
+        lambda lib, x, alpha, beta: (
+            alpha * lib.log(beta) + (alpha - 1.0) * lib.log(x) - beta * x - lib.gammaln(alpha)
+        ),
+        lambda stats, x, alpha, beta: stats.gamma.pdf(x, alpha, scale=1 / beta),
+    ),
+    Density(
+        "exponential",
+        "lam",
+        "rate",
+        lambda lib, x, lam: lib.log(lam) - lam * x,
+        lambda stats, x, lam: stats.expon.pdf(x, scale=1 / lam),
+    ),
+    Density(
+        "poisson",
+        "lam",
+        "mean",
+        lambda lib, x, lam: x * lib.log(lam) - lib.gammaln(x + 1.0) - lam,
+        lambda stats, x, lam: stats.poisson.pmf(x, lam),
+        discrete=True,
+    ),
+    Density(
+        "negative_binomial",
+        "k p",
+        "number of successes and their probability",
+        _log_negative_binomial,
+        lambda stats, x, k, p: stats.nbinom.pmf(x, k, p),
+        discrete=True,
+    ),
+    Density(
+        "generalized_negative_binomial",
+        "mu alpha",
+        "mean and dispersion",
+        _log_generalized,
+        lambda stats, x, mu, alpha: stats.nbinom.pmf(x, 1 / alpha, 1 / (mu * alpha + 1)),
+        discrete=True,
+    ),
+)
+
+
+def _stats() -> Any:
+    import scipy.stats
+
+    return scipy.stats
+
+
+def _density(d: Density) -> None:
+    name = f"_random_pdf_{d.name}"
+    arrays = d.arrays.split()
+
+    def infer(a: Mapping[str, Any], x: Spec, *parameters: Spec) -> Spec:
+        for p in parameters:
+            if p.shape != parameters[0].shape or x.shape[: len(p.shape)] != p.shape:
+                raise ShapeError(
+                    f"operator '{name}': the parameters must have one shape, with which the shape of sample starts, but got "
+                    f"{[s.shape for s in parameters]} for sample {x.shape}.",
+                    operator=name,
+                    shapes=[x.shape, p.shape],
+                )
+        return x
+
+    def composed(F: Any, x: Any, *parameters: Any, is_log: bool) -> Any:
+        axes = len(x.shape) - len(parameters[0].shape)
+        wide = [F._expand_like(p, x, axes=axes) if axes else p for p in parameters]
+        y = d.log(F, x, *wide)
+        return y if is_log else F.exp(y)
+
+    def reference(x: Any, *parameters: Any, is_log: bool = False) -> Any:
+        wide = [p.reshape(p.shape + (1,) * (x.ndim - p.ndim)) for p in parameters]
+        y = d.scipy(_stats(), x, *wide)
+        return np.log(y) if is_log else y
+
+    def samples(rng: np.random.Generator) -> Any:
+        for shape, draws, is_log in (((2,), (3,), False), ((2, 2), (), True)):
+            low = rng.uniform(0.5, 0.9, shape)
+            parameters = [low, low + rng.uniform(1, 2, shape)] if d.name == "uniform" else [low] * len(arrays)
+            x = rng.uniform(1.0, 1.4, shape + draws)
+            if d.discrete:
+                x = rng.integers(0, 5, shape + draws).astype(np.float64)
+            yield sample(x, *parameters, is_log=is_log, check_gradient=not d.discrete)
+
+    operator(
+        name,
+        "sample " + d.arrays,
+        {"is_log": Bool(False)},
+        aliases=(f"random_pdf_{d.name}",),
+        infer=infer,
+        gradient=NO_GRADIENT,
+        composed=composed,
+        saves="",
+        reference=reference,
+        samples=samples,
+        rtol=1e-4,
+        errors=lambda: [
+            error(np.ones((2, 3), "float32"), *(np.ones(3, "float32") for _ in arrays), match="the shape of sample starts")
+        ],
+        doc=f"""Compute the density of a {d.name.replace("_", " ")} distribution{" (its probabilities)" if d.discrete else ""}.
+
+Parameters
+----------
+sample : NDArray
+    (N..., M...).
+{", ".join(arrays)} : NDArray
+    (N...): {d.text}.
+is_log : bool
+    Give the logarithm.
+
+Returns
+-------
+NDArray
+    (N..., M...).
+
+Examples
+--------
+>>> import mxcore as mx
+>>> one = mx.nd.array([0.5])
+>>> mx.nd.random_pdf_{d.name}(mx.nd.array([[1, 1]]), {", ".join(["one", "one * 2"][: len(arrays)])}).shape
+(1, 2)
+""",
+    )
+
+
+for _d in DENSITIES:
+    _density(_d)
+
+
+def _dirichlet(a: Mapping[str, Any], x: Spec, alpha: Spec) -> Spec:
+    n = len(alpha.shape) - 1
+    if n < 0 or len(x.shape) < n + 1 or x.shape[-1] != alpha.shape[-1] or x.shape[:n] != alpha.shape[:-1]:
+        raise ShapeError(
+            f"operator '_random_pdf_dirichlet': sample and alpha must be (N..., M..., K) and (N..., K), but got {x.shape} and "
+            f"{alpha.shape}.",
+            operator="_random_pdf_dirichlet",
+            shapes=[x.shape, alpha.shape],
+        )
+    return Spec(x.shape[:-1] or (1,), x.dtype)
+
+
+def log_dirichlet(lib: Any, total: Callable[[Any], Any], x: Any, alpha: Any) -> Any:
+    """Logarithm of the density; ``total`` sums over the last axis, ``alpha`` broadcasts against ``x``."""
+    return total((alpha - 1.0) * lib.log(x)) + lib.gammaln(total(alpha)) - total(lib.gammaln(alpha))
+
+
+def _composed_dirichlet(F: Any, x: Any, alpha: Any, is_log: bool) -> Any:
+    middle = len(x.shape) - len(alpha.shape)
+    wide = F.reshape(alpha, shape=(*alpha.shape[:-1], *(1,) * middle, alpha.shape[-1])) if middle else alpha
+    y = log_dirichlet(F, lambda v: F._fold(v, axes=1), x, wide)
+    return y if is_log else F.exp(y)
+
+
+def _dirichlet_reference(x: Any, alpha: Any, is_log: bool = False) -> Any:
+    y = np.empty(x.shape[:-1])
+    for i in np.ndindex(*y.shape):
+        a = alpha[i[: alpha.ndim - 1]]
+        # SciPy wants sums of exactly 1; differences move them.
+        y[i] = np.exp(((a - 1) * np.log(x[i])).sum() + math.lgamma(a.sum()) - sum(map(math.lgamma, a)))
+    return np.log(y) if is_log else y
+
+
+operator(
+    "_random_pdf_dirichlet",
+    "sample alpha",
+    {"is_log": Bool(False)},
+    aliases=("random_pdf_dirichlet",),
+    infer=_dirichlet,
+    gradient=NO_GRADIENT,
+    composed=_composed_dirichlet,
+    saves="",
+    reference=_dirichlet_reference,
+    samples=lambda rng: [
+        sample(rng.dirichlet((1, 2, 3), (2, 4)), rng.uniform(0.5, 3, (2, 3))),
+        sample(rng.dirichlet((1, 2, 3), (2,)), rng.uniform(0.5, 3, (2, 3)), is_log=True),
+    ],
+    rtol=1e-4,
+    errors=lambda: [error(np.ones((2, 3), "float32"), np.ones((2, 2), "float32"), match="(N..., K)")],
+    doc="""Compute the density of a Dirichlet distribution.
+
+Parameters
+----------
+sample : NDArray
+    (N..., M..., K), summing to 1 along the last axis.
+alpha : NDArray
+    (N..., K), concentrations.
+is_log : bool
+    Give the logarithm.
+
+Returns
+-------
+NDArray
+    (N..., M...), or ``(1,)``.
+
+Examples
+--------
+>>> import mxcore as mx
+>>> mx.nd.random_pdf_dirichlet(mx.nd.array([0.25, 0.75]), mx.nd.array([1, 1])).asnumpy().round(4).tolist()
+[1.0]
 """,
 )

@@ -37,6 +37,7 @@ FAMILIES = (
     "update",
     "vision",
     "contrib",
+    "sparse",
 )
 
 _table: dict[str, Operator] = {}

@@ -33,6 +33,7 @@ MODULES = (
     "update",
     "vision",
     "contrib",
+    "sparse",
     "windowed",
 )
 

@@ -397,3 +397,12 @@ def test_convolutional_net_trains():
         history.append(float(value.mean().asscalar()))
     assert history[-1] < 0.2 * history[0]
     assert (net(data).asnumpy().argmax(1) == labels).all()
+
+
+def test_group_norm_scales_per_group():
+    """MXNet 1.9.1 has one gamma and beta per group, not per channel."""
+    layer = nn.GroupNorm(2)
+    layer.initialize()
+    layer.gamma.set_data(nd.array([2, 3]))
+    out = layer(nd.arange(24).reshape((2, 4, 3))).asnumpy()
+    np.testing.assert_allclose(out[0, :, 0], [-2.9276953, 0.58553904, -4.391543, 0.87830853], rtol=1e-5)

@@ -41,44 +41,55 @@ def bounded(xp: Any, indices: Any, n: int, mode: str, axis: int, name: str) -> A
     return xp.minimum(xp.maximum(i, 0), n - 1)
 
 
-def add_rows(xp: Any, n: int, rows: Any, g: Any) -> Any:
-    """Return zeros ``(n, D)`` with ``g[k]``, of shape ``(D,)``, added to row ``rows[k]``, for all ``k``.
+def add_rows(xp: Any, shape: tuple[int, ...], n: int, rows: Any, g: Any) -> Any:
+    """Return zeros of ``shape``, seen as ``(n, D)``, with ``g[k]`` added to row ``rows[k]`` for all ``k``.
 
-    The sum of each row is taken in the order of ``k``, so equal inputs give equal results.
+    ``g`` has shape ``(K, D)``. The sum of each row is taken in the order of ``k``, so equal inputs give equal results.
     """
     if xp is not np:
         out = xp.zeros((n, g.shape[1]), g.dtype)
         if hasattr(out, "at"):
-            return out.at[rows].add(g)
+            return out.at[rows].add(g).reshape(shape)
         xp.add.at(out, rows, g)
-        return out
+        return out.reshape(shape)
     if g.dtype == np.float16:
-        return add_rows(np, n, rows, g.astype(np.float32)).astype(np.float16)
+        return add_rows(np, shape, n, rows, g.astype(np.float32)).astype(np.float16)
     count, width = g.shape
-    if width >= 16 and count:
-        # Wide rows: handle whole rows at a time. Sort by row; then the k-th occurrences of all rows are distinct,
-        # and fancy += is right for them. Measured against numpy.add.at: 3 to 50 times faster.
-        order = np.argsort(rows, kind="stable")
-        ordered = rows[order]
-        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        targets = ordered[starts]
-        repeats = np.diff(np.append(starts, count))
-        most = int(repeats.max())
-        out = np.zeros((n, width), g.dtype)
-        if most <= 4 or most * 4 <= len(starts):
-            out[targets] = g[order[starts]]
-            for k in range(1, most):
-                more = repeats > k
-                starts, targets, repeats = starts[more], targets[more], repeats[more]
-                out[targets] += g[order[starts + k]]
-            return out
+    result = np.zeros(shape, g.dtype)
+    if not g.size:
+        return result
+    out = result.reshape(n, width)
+    if width < 16:
+        # Narrow rows: one flat numpy.add.at, whose loop over int64 positions is fast since NumPy 1.25.
+        positions = rows if width == 1 else (rows[:, None] * width + np.arange(width)).reshape(-1)
+        np.add.at(out.reshape(-1), positions, np.ascontiguousarray(g).reshape(-1))
+        return result
+    # Wide rows: handle whole rows at a time. Sort by row; then the k-th occurrences of all rows are distinct, and
+    # fancy += is right for them. Measured against numpy.add.at: 3 to 50 times faster.
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    targets = ordered[starts]
+    repeats = np.diff(np.append(starts, count))
+    most = int(repeats.max())
+    if most > 4 and most * 4 > len(starts):
         out[targets] = np.add.reduceat(g[order], starts, axis=0)
-        return out
-    # Narrow rows: one flat numpy.add.at, whose loop over int64 positions is fast since NumPy 1.25.
-    flat = np.zeros(n * width, g.dtype)
-    positions = rows if width == 1 else (rows[:, None] * width + np.arange(width)).reshape(-1)
-    np.add.at(flat, positions, np.ascontiguousarray(g).reshape(-1))
-    return flat.reshape(n, width)
+        return result
+    out[targets] = g[order[starts]]
+    for k in range(1, most):
+        more = repeats > k
+        starts, targets, repeats = starts[more], targets[more], repeats[more]
+        out[targets] += g[order[starts + k]]
+    return result
+
+
+def filled(xp: Any, shape: tuple[int, ...], seen_as: tuple[int, ...], key: Any, value: Any, start: Any = None) -> Any:
+    """Return zeros (or ``start``, which nobody else has) with ``value`` at ``key`` of the array seen as ``seen_as``."""
+    out = xp.zeros(shape, value.dtype) if start is None else start
+    if hasattr(out, "at"):
+        return out.reshape(seen_as).at[key].set(value).reshape(shape)
+    out.reshape(seen_as)[key] = value
+    return out
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -99,10 +110,10 @@ def take_backward(xp: Any, g: Any, indices: Any, x: Any, *, axis: int, mode: str
     rows = bounded(xp, indices, n, mode, axis, "take").reshape(-1)
     lead = math.prod(x.shape[:axis])
     if lead == 1:
-        return add_rows(xp, n, rows, g.reshape(rows.size, -1)).reshape(x.shape)
+        return add_rows(xp, x.shape, n, rows, g.reshape(rows.size, -1))
     tail = math.prod(x.shape[axis + 1 :])
     g = xp.moveaxis(g.reshape(lead, rows.size, tail), 1, 0).reshape(rows.size, lead * tail)
-    return fresh(xp, xp.moveaxis(add_rows(xp, n, rows, g).reshape(n, lead, tail), 0, 1)).reshape(x.shape)
+    return fresh(xp, xp.moveaxis(add_rows(xp, (n, lead, tail), n, rows, g), 0, 1)).reshape(x.shape)
 
 
 @kernel("Embedding")
@@ -162,7 +173,7 @@ def _flat_positions(xp: Any, shape: tuple[int, ...], index: Any, axis: int, mode
 @kernel("pick")
 def pick(xp: Any, x: Any, index: Any, *, axis: int, keepdims: bool, mode: str) -> Any:
     axis %= x.ndim
-    flat = xp.take(x.reshape(-1), _flat_positions(xp, x.shape, index, axis, mode, "pick"))
+    flat = x.reshape(-1).take(_flat_positions(xp, x.shape, index, axis, mode, "pick"))
     shape = with_axes(x.shape, (axis,)) if keepdims else x.shape[:axis] + x.shape[axis + 1 :]
     return flat.reshape(shape or (1,))
 
@@ -170,15 +181,7 @@ def pick(xp: Any, x: Any, index: Any, *, axis: int, keepdims: bool, mode: str) -
 @kernel("_pick_backward")
 def pick_backward(xp: Any, g: Any, index: Any, x: Any, *, axis: int, mode: str) -> Any:
     flat = _flat_positions(xp, x.shape, index, axis, mode, "pick")
-    return replaced_flat(xp, xp.zeros(x.size, g.dtype), flat, g.reshape(-1)).reshape(x.shape)
-
-
-def replaced_flat(xp: Any, own: Any, key: Any, value: Any) -> Any:
-    """Write into an array nobody else has."""
-    if hasattr(own, "at"):
-        return own.at[key].set(value)
-    own[key] = value
-    return own
+    return filled(xp, x.shape, (-1,), flat, g.reshape(-1))
 
 
 @kernel("batch_take")
@@ -198,15 +201,14 @@ def one_hot(xp: Any, indices: Any, *, depth: int, on_value: float, off_value: fl
     i = whole(indices).reshape(-1)
     count = i.size
     if off_value == 0:
-        out = xp.zeros(count * depth, dtype)
+        out = xp.zeros((*indices.shape, depth), dtype)
     else:
-        out = xp.full(count * depth, np.asarray(off_value).astype(dtype), dtype)
+        out = xp.full((*indices.shape, depth), np.asarray(off_value).astype(dtype), dtype)
     positions = xp.arange(count) * depth + i
     inside = (i >= 0) & (i < depth)
     if not bool(inside.all()):
         positions = positions[inside]
-    out = replaced_flat(xp, out, positions, np.asarray(on_value).astype(dtype))
-    return out.reshape(*indices.shape, depth)
+    return filled(xp, out.shape, (-1,), positions, np.asarray(on_value).astype(dtype), out)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -243,7 +245,7 @@ def gather_nd(xp: Any, x: Any, indices: Any) -> Any:
 def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, name: str) -> Any:
     lead, tail = _parts(indices, shape)
     flat = _flat_keys(xp, indices, shape, name)
-    return add_rows(xp, lead, flat, g.reshape(flat.size, tail)).reshape(shape)
+    return add_rows(xp, tuple(shape), lead, flat, g.reshape(flat.size, tail))
 
 
 @kernel("_gather_nd_backward")
@@ -256,20 +258,20 @@ def backward_gather_nd(xp: Any, x: Any, indices: Any, *, shape: Any) -> Any:
     return _scatter_add(xp, x, indices, shape, "_backward_gather_nd")
 
 
-def _scatter_set(xp: Any, own: Any, x: Any, indices: Any, name: str) -> Any:
-    lead, tail = _parts(indices, own.shape)
-    flat = _flat_keys(xp, indices, own.shape, name)
-    return replaced_flat(xp, own.reshape(lead, tail), flat, x.reshape(flat.size, tail)).reshape(own.shape)
+def _scatter_set(xp: Any, shape: Any, x: Any, indices: Any, name: str, start: Any = None) -> Any:
+    lead, tail = _parts(indices, shape)
+    flat = _flat_keys(xp, indices, shape, name)
+    return filled(xp, tuple(shape), (lead, tail), flat, x.reshape(flat.size, tail), start)
 
 
 @kernel("scatter_nd")
 def scatter_nd(xp: Any, x: Any, indices: Any, *, shape: Any) -> Any:
-    return _scatter_set(xp, xp.zeros(shape, x.dtype), x, indices, "scatter_nd")
+    return _scatter_set(xp, shape, x, indices, "scatter_nd")
 
 
 @kernel("_scatter_set_nd")
 def scatter_set_nd(xp: Any, lhs: Any, rhs: Any, indices: Any, *, shape: Any) -> Any:
-    return _scatter_set(xp, fresh(xp, lhs), rhs, indices, "_scatter_set_nd")
+    return _scatter_set(xp, shape, rhs, indices, "_scatter_set_nd", fresh(xp, lhs))
 
 
 @kernel("_ravel_multi_index")

@@ -22,6 +22,34 @@ def into(xp: Any, fn: Callable[..., Any], x: Any) -> Any:
     return fn(x, out=x) if xp is np else fn(x)
 
 
+def _in_rows(xp: Any, axis: Any, *xs: Any) -> bool:
+    """Whether an axis is the last one of contiguous NumPy arrays that ``einsum`` is quicker with."""
+    x = xs[0]
+    return (
+        xp is np
+        and axis in (-1, x.ndim - 1)
+        and x.shape[-1] >= 16
+        and x.dtype.char in "fd"
+        and all(v.flags.c_contiguous for v in xs)
+    )
+
+
+def row_sum(xp: Any, x: Any, axis: Any) -> Any:
+    """Return the sums along ``axis``, which stays with length 1."""
+    if _in_rows(xp, axis, x):
+        # A third of the time of add.reduce.
+        return np.einsum("rk->r", x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], 1)
+    return x.sum(axis=axis, keepdims=True)
+
+
+def row_dot(xp: Any, x: Any, y: Any, axis: Any) -> Any:
+    """Return the sums of products along ``axis``, which stays with length 1."""
+    if _in_rows(xp, axis, x, y):
+        k = x.shape[-1]
+        return np.matmul(x.reshape(-1, 1, k), y.reshape(-1, k, 1)).reshape(*x.shape[:-1], 1)
+    return (x * y).sum(axis=axis, keepdims=True)
+
+
 def _rows(x: Any, flatten: bool) -> Any:
     """View data of a fully connected layer as a matrix."""
     if x.ndim == 2:
@@ -105,62 +133,99 @@ def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
-_ERF_LIMIT = 10.0  # erfc is below 1e-44 from here on
-_ERF_LOW = 2 / (2 + _ERF_LIMIT)
-_ERF_SERIES = [(-1) ** n / (math.factorial(n) * (2 * n + 1)) * 2 / math.sqrt(math.pi) for n in range(14)]
+_TAIL_SCALE = 0.3
+_TAIL_LIMIT = 14.0  # the tail is below 1e-43 from here on
+_TAIL_LOW = 1 / (1 + _TAIL_SCALE * _TAIL_LIMIT)
 #: Numbers per piece of a long polynomial, so that its sums stay in cache.
-_PIECE = 1 << 13
+_PIECE = 1 << 14
 
 
-@functools.lru_cache(maxsize=2)
-def _erf_coefficients(dtype: Any) -> np.ndarray:
-    """Return the Chebyshev series of ``ln(erfc(x) e**(x*x) / t)`` where ``t = 2 / (2 + x)`` runs over [1/6, 1].
+@functools.lru_cache(maxsize=4)
+def _tail_coefficients(dtype: Any) -> list[float]:
+    """Return the coefficients, highest power first, of ``Q(z) e**(z*z/2)`` in ``s``, see :func:`normal_tail`.
 
-    The function is smooth and nearly straight there, so that few terms do.
+    Interpolated at Chebyshev points. The function is so smooth that 9 terms are exact to 1e-7 and 33 to 1e-14.
     """
 
     def f(s: Any) -> Any:
-        ts = _ERF_LOW + (1 - _ERF_LOW) * (s + 1) / 2
-        return np.array([math.log(math.erfc(2 / t - 2)) + (2 / t - 2) ** 2 - math.log(t) for t in ts])
+        zs = (1 / (_TAIL_LOW + (1 - _TAIL_LOW) * (s + 1) / 2) - 1) / _TAIL_SCALE
+        return np.array([0.5 * math.erfc(z * math.sqrt(0.5)) * math.exp(0.5 * z * z) for z in zs])
 
-    return chebyshev.chebinterpolate(f, 40)[: 30 if dtype == np.float64 else 12].astype(dtype)
-
-
-def erf(x: np.ndarray) -> np.ndarray:
-    """Return the error function of each element of a float array, to a few units in the last place."""
-    work = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
-    coefficients = _erf_coefficients(work)
-    flat = np.ascontiguousarray(x).reshape(-1)
-    result = np.empty(flat.shape, x.dtype)
-    for first in range(0, flat.size, _PIECE):
-        part = flat[first : first + _PIECE].astype(work, copy=False)
-        a = np.minimum(np.abs(part), work.type(_ERF_LIMIT))
-        t = 2 / (2 + a)
-        r = chebyshev.chebval(t * (2 / (1 - _ERF_LOW)) - (1 + _ERF_LOW) / (1 - _ERF_LOW), coefficients)
-        r -= a * a
-        np.exp(r, out=r)
-        r *= t
-        np.copysign(1 - r, part, out=r)
-        small = a < 0.5
-        if small.any():
-            # 1 - erfc has no relative accuracy near 0.
-            near = part[small]
-            square = near * near
-            total = np.full_like(near, _ERF_SERIES[-1])
-            for k in _ERF_SERIES[-2::-1]:
-                total *= square
-                total += k
-            r[small] = total * near
-        result[first : first + _PIECE] = r
-    return result.reshape(x.shape)
+    series = chebyshev.chebinterpolate(f, 32 if dtype == np.float64 else 8)
+    return chebyshev.cheb2poly(series)[::-1].tolist()
 
 
-def _elementwise_erf(xp: Any, x: Any) -> Any:
-    if xp is np:
-        return erf(x)
-    from .elementwise import erf as any_erf
+def normal_tail(xp: Any, z: Any, density: Any) -> Any:
+    """Return ``Q(z)``, the probability that a standard normal number exceeds ``z``, exact relative to its size.
 
-    return any_erf(xp, x)
+    Parameters
+    ----------
+    z : array of floats
+        Not negative.
+    density : array
+        ``e**(-z*z/2)``.
+    """
+    # s runs over [-1, 1] while 1 / (1 + 0.3 z) runs over [its value at the limit, 1].
+    s = z * _TAIL_SCALE
+    s += 1
+    s = into(xp, xp.reciprocal, s)
+    s *= 2 / (1 - _TAIL_LOW)
+    s -= (1 + _TAIL_LOW) / (1 - _TAIL_LOW)
+    first, *rest = _tail_coefficients(np.dtype(z.dtype))
+    q = s * first
+    for k in rest[:-1]:
+        q += k
+        q *= s
+    q += rest[-1]
+    q *= density
+    return q
+
+
+def _in_pieces(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of equal arrays, element by element, so that NumPy runs it on pieces that stay in cache."""
+
+    def run(xp: Any, *arrays: Any) -> Any:
+        if xp is not np or arrays[0].size <= _PIECE:
+            return fn(xp, *arrays)
+        flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+        result = np.empty_like(flat[0])
+        for first in range(0, result.size, _PIECE):
+            result[first : first + _PIECE] = fn(np, *[a[first : first + _PIECE] for a in flat])
+        return result.reshape(arrays[0].shape)
+
+    return run
+
+
+def _tails(xp: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Return ``|x|`` (limited, or infinity times 0 would be NaN), ``e**(-x*x/2)`` and ``Q(|x|)``."""
+    z = xp.minimum(xp.abs(x), x.dtype.type(40))
+    density = z * z
+    density *= -0.5
+    density = into(xp, xp.exp, density)
+    return z, density, normal_tail(xp, z, density)
+
+
+@_in_pieces
+def gelu(xp: Any, x: Any) -> Any:
+    """``x`` times the normal distribution function, as ``max(x, 0) - |x| Q(|x|)``: exact in both tails."""
+    z, _, q = _tails(xp, x)
+    q *= z
+    y = xp.maximum(x, 0)
+    y -= q
+    return y
+
+
+@_in_pieces
+def _gelu_backward(xp: Any, g: Any, x: Any) -> Any:
+    z, density, q = _tails(xp, x)
+    # Phi(x) is 1 - Q where x is positive, else Q; then x phi(x)
+    r = (x > 0).astype(x.dtype)
+    r -= xp.copysign(q, x)
+    density *= xp.copysign(z, x)
+    density *= 1 / math.sqrt(2 * math.pi)
+    r += density
+    r *= g
+    return r
 
 
 def _channels(gamma: Any, x: Any) -> Any:
@@ -202,10 +267,8 @@ def leaky_relu(
     elif act_type == "selu":
         y = xp.where(x > 0, _SELU_SCALE * x, _SELU_SCALE * _SELU_ALPHA * xp.expm1(xp.minimum(x, 0)))
     elif act_type == "gelu":
-        y = _elementwise_erf(xp, x * x.dtype.type(math.sqrt(0.5)))
-        y += 1
-        y *= x
-        y *= 0.5
+        half = x.dtype == np.float16
+        y = gelu(xp, x.astype(np.float32) if half else x)
     else:
         if training:
             slopes = xp.asarray(rng.uniform(lower_bound, upper_bound, x.shape).astype(x.dtype))
@@ -225,18 +288,9 @@ def leaky_backward(xp: Any, g: Any, x: Any, *, slope: float) -> Any:
 
 @kernel("_gelu_backward")
 def gelu_backward(xp: Any, g: Any, x: Any) -> Any:
-    # Phi(x) + x phi(x)
-    r = _elementwise_erf(xp, x * x.dtype.type(math.sqrt(0.5)))
-    r += 1
-    r *= 0.5
-    e = x * x
-    e *= -0.5
-    e = into(xp, xp.exp, e)
-    e *= x
-    e *= 1 / math.sqrt(2 * math.pi)
-    r += e
-    r *= g
-    return r
+    if x.dtype == np.float16:
+        return _gelu_backward(xp, g.astype(np.float32), x.astype(np.float32)).astype(np.float16)
+    return _gelu_backward(xp, g, x)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -259,7 +313,7 @@ def softmax_of(xp: Any, x: Any, axis: Any, temperature: float | None = None, dty
     half = x.dtype == np.float16
     y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype))
     y = into(xp, xp.exp, y)
-    y /= y.sum(axis=axis, keepdims=True)
+    y /= row_sum(xp, y, axis)
     return y.astype(dtype or x.dtype, copy=False)
 
 
@@ -295,7 +349,7 @@ def log_softmax(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype:
     if x.size == 0:
         return xp.zeros(x.shape, dtype or x.dtype)
     y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype))
-    total = xp.exp(y).sum(axis=axis, keepdims=True)
+    total = row_sum(xp, xp.exp(y), axis)
     y -= into(xp, xp.log, total)
     return y.astype(dtype or x.dtype, copy=False)
 
@@ -310,9 +364,8 @@ def softmax_activation(xp: Any, x: Any, *, mode: str) -> Any:
 
 
 def _backward_softmax_of(xp: Any, g: Any, y: Any, axis: Any, scale: float) -> Any:
-    r = g * y
-    total = r.sum(axis=axis, keepdims=True)
-    r -= y * total
+    r = g - row_dot(xp, g, y, axis)
+    r *= y
     if scale != 1:
         r *= scale
     return r
@@ -331,7 +384,7 @@ def backward_softmax_activation(xp: Any, g: Any, y: Any, *, mode: str) -> Any:
 @kernel("_backward_log_softmax")
 def backward_log_softmax(xp: Any, g: Any, y: Any, *, axis: int, scale: float) -> Any:
     r = xp.exp(y)
-    r *= g.sum(axis=axis, keepdims=True)
+    r *= row_sum(xp, g, axis)
     r = xp.subtract(g, r, out=r) if xp is np else g - r
     if scale != 1:
         r *= scale

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..table import kernel
+from ...operators.random import DENSITIES, log_dirichlet
+from ..table import NUMPY, kernel
+from . import special as _special  # noqa: F401  (declares gammaln)
 
 _single, _double = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -172,3 +174,36 @@ def unique_zipfian(xp: Any, *, rng: Any, range_max: int, shape: Any) -> Any:
         samples[r] = drawn[first[:wanted]]
         tries[r] = first[wanted - 1] + 1 if wanted else 0
     return xp.asarray(samples), xp.asarray(tries)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Densities: the formulas are the records'
+
+
+class _Functions:
+    """What the formulas call, on NumPy arrays."""
+
+    log = staticmethod(np.log)
+    gammaln = staticmethod(NUMPY["gammaln"])
+
+
+def _density(log_density: Callable[..., Any]) -> Callable[..., Any]:
+    def run(x: Any, *parameters: Any, is_log: bool) -> Any:
+        wide = [p.reshape(p.shape + (1,) * (x.ndim - p.ndim)) for p in parameters]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = log_density(_Functions, x, *wide)
+            return y if is_log else np.exp(y)
+
+    return run
+
+
+for _d in DENSITIES:
+    kernel(f"_random_pdf_{_d.name}", numpy=True)(_density(_d.log))
+
+
+@kernel("_random_pdf_dirichlet", numpy=True)
+def pdf_dirichlet(x: Any, alpha: Any, *, is_log: bool) -> Any:
+    wide = alpha.reshape((*alpha.shape[:-1], *(1,) * (x.ndim - alpha.ndim), alpha.shape[-1]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = log_dirichlet(_Functions, lambda v: v.sum(-1), x, wide).reshape(x.shape[:-1] or (1,))
+        return y if is_log else np.exp(y)

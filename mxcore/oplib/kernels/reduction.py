@@ -41,8 +41,61 @@ def finish(xp: Any, r: Any, dtype: Any) -> Any:
     return r if r.ndim else xp.asarray(r).reshape(1)
 
 
+#: Below this many elements the ways below cost more than they save.
+_MANY = 4096
+#: Rows longer than this are not summed in one go: float32 would lose digits.
+_LONG = 8192
+
+
+@functools.lru_cache(maxsize=64)
+def _ones(n: int, dtype: Any) -> np.ndarray:
+    ones = np.ones(n, dtype)
+    ones.flags.writeable = False
+    return ones
+
+
+def _sum_by_products(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
+    """Add up a C-ordered float array as products with ones, or return None where that does not pay.
+
+    BLAS reads memory about three times as fast as ``numpy.add.reduce``. Axes at the end are summed first, then those
+    at the front; partial sums keep it as exact as NumPy's.
+    """
+    shape, dtype = x.shape, x.dtype
+    trailing = len(shape)
+    while trailing and trailing - 1 in axes:
+        trailing -= 1
+    n = math.prod(shape[trailing:])
+    if trailing == 0:
+        flat = x.reshape(-1)
+        whole = n // 4096 * 4096
+        total = np.add.reduce(flat[:whole].reshape(-1, 4096) @ _ones(4096, dtype))
+        return np.full(1, total + np.add.reduce(flat[whole:]), dtype)
+    kept = [i for i in range(trailing) if i not in axes]
+    if kept != list(range(kept[0], kept[-1] + 1)) or kept[-1] != trailing - 1 or n > _LONG:
+        return None
+    y = x.reshape(-1)
+    if n > 1:
+        y = y.reshape(-1, n) @ _ones(n, dtype)
+    m = math.prod(shape[: kept[0]])
+    if m > 1:
+        if m > 8 * _LONG:
+            return None
+        y = _ones(m, dtype) @ y.reshape(m, -1)
+    return y
+
+
 def _sums(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    return x.sum(axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
+    if xp is not np:
+        return x.sum(axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
+    if x.dtype == np.float16:
+        x = x.astype(np.float32)
+    if x.size >= _MANY and axes and x.dtype.kind == "f" and x.flags.c_contiguous:
+        y = _sum_by_products(x, axes)
+        if y is not None:
+            return y.reshape(
+                with_axes(x.shape, axes) if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
+            )
+    return np.add.reduce(x, axes, x.dtype, None, keepdims)  # type: ignore[call-overload]
 
 
 @kernel("sum")
@@ -54,7 +107,8 @@ def averaged(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """Return the mean, still in the dtype it was accumulated in."""
     count = math.prod([x.shape[a] for a in axes])
     if x.dtype.kind == "f":
-        return _sums(xp, x, axes, keepdims) / wide(x.dtype).type(count)
+        r = _sums(xp, x, axes, keepdims)
+        return r / r.dtype.type(count)
     return xp.trunc(x.sum(axis=axes, keepdims=keepdims) / max(count, 1))
 
 

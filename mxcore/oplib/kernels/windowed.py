@@ -154,6 +154,9 @@ def pooling_(x: Any, *, cudnn_off: bool, **a: Any) -> Any:
 
 @kernel("Pooling_v1", numpy=True)
 def pooling_v1(x: Any, **a: Any) -> Any:
+    if a["pool_type"] == "max" and any(a["pad"]) and not a["global_pool"]:
+        # Here padding is a 0 like any other number, so that it can be the maximum.
+        x, a = np.pad(x, [(0, 0), (0, 0), *[(p, p) for p in a["pad"]]]), {**a, "pad": ()}
     return pooling(x, **pooling_geometry(x.ndim, **a, p_value=None, count_include_pad=None, layout=None))
 
 

@@ -1,8 +1,8 @@
 """Image transforms: blocks from an image to an image, for :meth:`Dataset.transform` and for pipelines.
 
 Images are ``(H, W, C)`` arrays of 0..255 until :class:`ToTensor`, and ``(C, H, W)`` floats after it; blocks that MXNet
-lets work on batches take ``(N, H, W, C)`` too. Called with arrays they compute in NumPy, on the host, and put the
-result on the array's context. Where one is traced with a symbol, it becomes the ``image`` operator of its name.
+lets work on batches take ``(N, H, W, C)`` too. Hybrid blocks are the ``image`` operators of their names, so that they can be
+traced and exported. The others compute in NumPy, on the host, and put the result on the array's context.
 
 Random decisions come from the stream of ``mx.random.seed``, except the crops' and :class:`RandomApply`'s, which like
 MXNet's come from Python's ``random``, and rotations', from ``numpy.random``.
@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from .... import ndarray as nd
-from ....dispatch import rng
+from ....oplib import pixels
 from ...block import Block, HybridBlock
 from ...nn import HybridSequential, Sequential
-from . import _pixels
 
 __all__ = [
     "Compose",
@@ -86,7 +85,7 @@ class Compose(Sequential):
             if len(group) == 1:
                 self.add(group[0])
             elif group:
-                # Not hybridized: host functions gain nothing from a graph.
+                # Not hybridized: the steps are few and shapes may change from image to image.
                 chain = HybridSequential()
                 chain.add(*group)
                 self.add(chain)
@@ -136,8 +135,6 @@ class ToTensor(HybridBlock):
         super().__init__()
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, _pixels.to_tensor)
         return F.image.to_tensor(x)
 
 
@@ -156,8 +153,6 @@ class Normalize(HybridBlock):
         self._std = std
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, _pixels.normalize, self._mean, self._std)
         return F.image.normalize(x, self._mean, self._std)
 
 
@@ -176,7 +171,7 @@ def _rotated(x: Any, degrees: Any, zoom_in: bool, zoom_out: bool) -> Any:
 
     def turn(array: np.ndarray) -> np.ndarray:
         batch = array if array.ndim == 4 else array[None]
-        return _pixels.rotate(batch, angles, zoom_in, zoom_out).reshape(array.shape)
+        return pixels.rotate(batch, angles, zoom_in, zoom_out).reshape(array.shape)
 
     return _on_host(x, turn)
 
@@ -278,8 +273,8 @@ class RandomResizedCrop(Block):
             new_w, new_h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
             if 0 < new_w <= width and 0 < new_h <= height:
                 x0, y0 = random.randint(0, width - new_w), random.randint(0, height - new_h)
-                return _pixels.crop_and_resize(image, x0, y0, new_w, new_h, self._size, self._interpolation)
-        return _pixels.center_crop(image, self._size, self._interpolation)
+                return pixels.crop_and_resize(image, x0, y0, new_w, new_h, self._size, self._interpolation)
+        return pixels.center_crop(image, self._size, self._interpolation)
 
 
 class RandomCrop(Block):
@@ -312,9 +307,9 @@ class RandomCrop(Block):
             border = (self._pad, self._pad)
             image = np.pad(image, (border, border, (0, 0)), constant_values=self._pad_value)
         height, width = image.shape[:2]
-        new_w, new_h = _pixels.scale_down((width, height), self._size)
+        new_w, new_h = pixels.scale_down((width, height), self._size)
         x0, y0 = random.randint(0, width - new_w), random.randint(0, height - new_h)
-        return _pixels.crop_and_resize(image, x0, y0, new_w, new_h, self._size, self._interpolation)
+        return pixels.crop_and_resize(image, x0, y0, new_w, new_h, self._size, self._interpolation)
 
 
 class CropResize(HybridBlock):
@@ -341,19 +336,10 @@ class CropResize(HybridBlock):
         self._interpolation = 1 if interpolation is None else interpolation
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, self._apply)
         out = F.image.crop(x, *self._rectangle)
         if self._size:
             out = F.image.resize(out, self._size, False, self._interpolation)
         return out
-
-    def _apply(self, image: np.ndarray) -> np.ndarray:
-        part = _pixels.crop(image, *self._rectangle)
-        if not self._size:
-            return part
-        height, width = _pixels.target_size(part.shape[-3], part.shape[-2], self._size, False)
-        return _pixels.resize(part, height, width, self._interpolation)
 
 
 class CenterCrop(Block):
@@ -372,7 +358,7 @@ class CenterCrop(Block):
         self._args = (_pair(size), interpolation)
 
     def forward(self, x: Any) -> Any:
-        return _on_host(x, _pixels.center_crop, *self._args)
+        return _on_host(x, pixels.center_crop, *self._args)
 
 
 class Resize(HybridBlock):
@@ -395,61 +381,39 @@ class Resize(HybridBlock):
         self._interpolation = interpolation
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, self._apply)
         return F.image.resize(x, self._size, self._keep, self._interpolation)
 
-    def _apply(self, image: np.ndarray) -> np.ndarray:
-        if image.ndim < 3:
-            return _pixels.resize(image, 1, 1)  # says what is wrong with the shape
-        height, width = _pixels.target_size(image.shape[-3], image.shape[-2], self._size, self._keep)
-        return _pixels.resize(image, height, width, self._interpolation)
 
-
-class _RandomFlip(HybridBlock):
-    """Shared part of the flips: turn an image over with probability 1/2."""
-
-    _axis: int
-    _operator: str
+class RandomFlipLeftRight(HybridBlock):
+    """Mirror an image ``(H, W, C)`` left to right, with probability 1/2."""
 
     def __init__(self) -> None:
         super().__init__()
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if not isinstance(x, nd.NDArray):
-            return getattr(F.image, self._operator)(x)
-        if rng.generator(x.context).random() < 0.5:
-            return x
-        return _on_host(x, np.flip, self._axis)
+        return F.image.random_flip_left_right(x)
 
 
-class RandomFlipLeftRight(_RandomFlip):
-    """Mirror an image ``(H, W, C)`` left to right, with probability 1/2."""
-
-    _axis = 1
-    _operator = "random_flip_left_right"
-
-
-class RandomFlipTopBottom(_RandomFlip):
+class RandomFlipTopBottom(HybridBlock):
     """Turn an image ``(H, W, C)`` upside down, with probability 1/2."""
 
-    _axis = 0
-    _operator = "random_flip_top_bottom"
+    def __init__(self) -> None:
+        super().__init__()
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.image.random_flip_top_bottom(x)
 
 
 class _RandomEnhance(HybridBlock):
     """Shared part of the transforms by a random factor in ``[max(0, 1 - amount), 1 + amount]``."""
 
     _operator: str
-    _function: Callable[[np.ndarray, float], np.ndarray]
 
     def __init__(self, amount: float) -> None:
         super().__init__()
         self._args = (max(0, 1 - amount), 1 + amount)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, type(self)._function, rng.generator(x.context).uniform(*self._args))
         return getattr(F.image, self._operator)(x, *self._args)
 
 
@@ -463,7 +427,6 @@ class RandomBrightness(_RandomEnhance):
     """
 
     _operator = "random_brightness"
-    _function = staticmethod(_pixels.brightness)
 
     def __init__(self, brightness: float) -> None:
         super().__init__(brightness)
@@ -479,7 +442,6 @@ class RandomContrast(_RandomEnhance):
     """
 
     _operator = "random_contrast"
-    _function = staticmethod(_pixels.contrast)
 
     def __init__(self, contrast: float) -> None:
         super().__init__(contrast)
@@ -495,7 +457,6 @@ class RandomSaturation(_RandomEnhance):
     """
 
     _operator = "random_saturation"
-    _function = staticmethod(_pixels.saturation)
 
     def __init__(self, saturation: float) -> None:
         super().__init__(saturation)
@@ -511,7 +472,6 @@ class RandomHue(_RandomEnhance):
     """
 
     _operator = "random_hue"
-    _function = staticmethod(_pixels.hue)
 
     def __init__(self, hue: float) -> None:
         super().__init__(hue)
@@ -531,18 +491,7 @@ class RandomColorJitter(HybridBlock):
         self._args = (brightness, contrast, saturation, hue)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, self._jitter, rng.generator(x.context))
         return F.image.random_color_jitter(x, *self._args)
-
-    def _jitter(self, image: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-        changes = (_pixels.brightness, _pixels.contrast, _pixels.saturation, _pixels.hue)
-        for i in draw.permutation(4):
-            amount = self._args[i]
-            if amount > 0:
-                change = draw.uniform(-amount, amount)
-                image = changes[i](image, change if changes[i] is _pixels.hue else 1 + change)
-        return image
 
 
 class RandomLighting(HybridBlock):
@@ -559,8 +508,6 @@ class RandomLighting(HybridBlock):
         self._alpha = alpha
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if isinstance(x, nd.NDArray):
-            return _on_host(x, _pixels.lighting, rng.generator(x.context).normal(0, self._alpha, 3))
         return F.image.random_lighting(x, self._alpha)
 
 
