@@ -860,8 +860,8 @@ class Loss(EvalMetric):
     >>> import mxcore as mx
     >>> loss = Loss()
     >>> loss.update(None, mx.nd.array([1, 2, 6]))
-    >>> loss.get()
-    ('loss', 3.0)
+    >>> print("%s %.1f" % loss.get())
+    loss 3.0
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from ..context import num_gpus
 from ..dispatch import runtime
 from ..dispatch.array import settled, wrap
 from ..dispatch.context import Context
-from ..spec import DTypeError, FileFormatError, MXCoreError, ShapeError
+from ..spec import DTypeError, FileFormatError, MXCoreError, OutOfDeviceMemory, ShapeError
 from .ndarray import NDArray
 
 __all__ = ["load", "load_frombuffer", "save"]
@@ -36,7 +36,10 @@ V2_MAGIC = 0xF993FAC9
 V3_MAGIC = 0xF993FACA
 
 #: Storage types in the file.
-STORAGE = {0: "default", 1: "row_sparse", 2: "csr"}
+_DENSE, _ROW_SPARSE, _CSR = 0, 1, 2
+STORAGE = {_DENSE: "default", _ROW_SPARSE: "row_sparse", _CSR: "csr"}
+#: Sparse storage type -> what its auxiliary arrays are.
+_AUX = {_ROW_SPARSE: ("indices",), _CSR: ("indptr", "indices")}
 #: dtype number in the file -> dtype as it lies there.
 DTYPES = {
     number: np.dtype(name).newbyteorder("<")
@@ -54,11 +57,14 @@ _MIN_RECORD_NBYTES = 8
 
 
 class Entry(NamedTuple):
-    """One array of a file: its values, and the device it was on."""
+    """One array of a file: its values, and the device it was on. A sparse one has its shape and auxiliary arrays too."""
 
     values: np.ndarray
     device_type: int
     device_id: int
+    storage: int = _DENSE
+    shape: tuple[int, ...] = ()
+    aux: tuple[np.ndarray, ...] = ()
 
 
 class Reader:
@@ -152,12 +158,13 @@ def _shape(reader: Reader, layout: str, count: int, what: str) -> tuple[int, ...
     return reader.numbers(f"{count}{layout}", f"the shape of {what}")
 
 
-def _values(reader: Reader, shape: tuple[int, ...], what: str) -> Entry:
-    """Read device, dtype and elements."""
-    for n in shape:
-        if n < 0:
-            reader.fail(f"{what} has shape {shape}")
-    device_type, device_id = reader.numbers("ii", f"the device of {what}")
+def _check_lengths(reader: Reader, shape: tuple[int, ...], what: str) -> None:
+    if any(n < 0 for n in shape):
+        reader.fail(f"{what} has shape {shape}")
+
+
+def _dtype(reader: Reader, shape: tuple[int, ...], what: str) -> np.dtype:
+    """Read a dtype number."""
     at = reader.offset
     number = reader.number("i", f"the dtype of {what}")
     if number == _BFLOAT16:
@@ -168,7 +175,52 @@ def _values(reader: Reader, shape: tuple[int, ...], what: str) -> Entry:
     dtype = DTYPES.get(number)
     if dtype is None:
         reader.fail(f"{what} has the unknown dtype number {number}", at)
+    return dtype
+
+
+def _values(reader: Reader, shape: tuple[int, ...], what: str) -> Entry:
+    """Read device, dtype and elements."""
+    _check_lengths(reader, shape, what)
+    device_type, device_id = reader.numbers("ii", f"the device of {what}")
+    dtype = _dtype(reader, shape, what)
     return Entry(reader.array(shape, dtype, what), device_type, device_id)
+
+
+def _sparse_values(reader: Reader, storage: int, what: str) -> Entry:
+    """Read the rest of a sparse record, and check that its auxiliary arrays are sound."""
+    stored = _shape(reader, "q", reader.number("i", f"the number of stored axes of {what}"), what)
+    shape = _shape(reader, "q", reader.number("i", f"the number of axes of {what}"), what)
+    if not shape:
+        return _NOTHING
+    at = reader.offset
+    _check_lengths(reader, stored, what)
+    _check_lengths(reader, shape, what)
+    if storage == _CSR and (len(shape) != 2 or len(stored) != 1):
+        reader.fail(f"{what} is csr but has shape {shape} and {stored} values", at)
+    if storage == _ROW_SPARSE and (len(stored) != len(shape) or stored[1:] != shape[1:]):
+        reader.fail(f"{what} is row_sparse of shape {shape} but its rows have shape {stored}", at)
+    device_type, device_id = reader.numbers("ii", f"the device of {what}")
+    dtype = _dtype(reader, shape, what)
+    aux = []
+    for name in _AUX[storage]:
+        label = f"{name} of {what}"
+        aux_dtype = _dtype(reader, stored, label)
+        lengths = _shape(reader, "q", reader.number("i", f"the number of axes of {label}"), label)
+        if storage == _ROW_SPARSE and stored[0] == 0 and len(lengths) == 1 and lengths[0] > 0:
+            # MXNet may note the number of rows before they are computed; the rows are there nevertheless.
+            stored = (lengths[0], *stored[1:])
+        wanted = (shape[0] + 1,) if name == "indptr" else stored[:1]
+        if lengths != wanted or aux_dtype.kind not in "iu":
+            reader.fail(f"{label} are {aux_dtype.name} {lengths}, not integers {wanted}")
+        aux.append((label, lengths, aux_dtype))
+    values = reader.array(stored, dtype, what)
+    parts = [reader.array(lengths, t, label).astype(np.int64, copy=False) for label, lengths, t in aux]
+    indices = parts[-1]
+    if indices.size and not (0 <= indices.min() and indices.max() < shape[1 if storage == _CSR else 0]):
+        reader.fail(f"indices of {what} are outside of its shape {shape}")
+    if storage == _CSR and not (parts[0][0] == 0 and parts[0][-1] == stored[0] and (np.diff(parts[0]) >= 0).all()):
+        reader.fail(f"indptr of {what} does not rise from 0 to {stored[0]}")
+    return Entry(values, device_type, device_id, storage, shape, tuple(parts))
 
 
 _NOTHING = Entry(np.empty((0,), np.float32), 1, 0)
@@ -180,12 +232,9 @@ def _record(reader: Reader, what: str) -> Entry:
     magic = reader.number("I", f"the head of {what}")
     if magic in (V2_MAGIC, V3_MAGIC):
         storage = reader.number("i", f"the storage type of {what}")
-        if storage in (1, 2):
-            raise MXCoreError(
-                f"{reader.name}: {what} is sparse ('{STORAGE[storage]}'), and sparse arrays are not part of this "
-                f"version of mxcore. Save it as a dense array: x.tostype('default')."
-            )
-        if storage != 0:
+        if magic == V2_MAGIC and storage in _AUX:
+            return _sparse_values(reader, storage, what)
+        if storage != _DENSE:
             reader.fail(f"{what} has the unknown storage type {storage}", at + 4)
         shape = _shape(reader, "q", reader.number("i", f"the number of axes of {what}"), what)
         # An array that never had a shape has no elements and no further fields.
@@ -212,8 +261,6 @@ def read(reader: Reader) -> tuple[list[Entry], list[str]]:
     ------
     FileFormatError
         For anything that is not a sound file.
-    MXCoreError
-        For sparse arrays.
     """
     magic, _, count = reader.numbers("QQQ", "the header")
     if magic != LIST_MAGIC:
@@ -238,6 +285,8 @@ def _on_device(entry: Entry) -> NDArray:
     # Arrays of a GPU go back there if it exists, else they stay on the CPU, as in MXNet.
     gpu = entry.device_type == 2 and 0 <= entry.device_id < num_gpus()
     ctx = Context("gpu", entry.device_id) if gpu else Context("cpu", 0)
+    if entry.storage != _DENSE:
+        return _sparse_on_device(entry, ctx)
     values = entry.values if entry.values.ndim else entry.values.reshape(1)
     if gpu:
         values = runtime.current().library(ctx).from_host(values, ctx.device_id)
@@ -245,6 +294,23 @@ def _on_device(entry: Entry) -> NDArray:
         library = runtime.current().library(ctx)
         values = values if library.xp is np else library.from_host(values, 0)
     return wrap(NDArray, values, ctx)
+
+
+def _sparse_on_device(entry: Entry, ctx: Context) -> NDArray:
+    from . import sparse
+
+    make = sparse.csr_matrix if entry.storage == _CSR else sparse.row_sparse_array
+    nbytes = math.prod(entry.shape) * entry.values.itemsize
+    try:
+        if nbytes > np.iinfo(np.intp).max:
+            raise MemoryError
+        # csr_matrix takes the indices before indptr.
+        return make((entry.values, *entry.aux[::-1]), shape=entry.shape, ctx=ctx)
+    except MemoryError as e:
+        raise OutOfDeviceMemory(
+            f"a {STORAGE[entry.storage]} array of shape {entry.shape} is held as a dense one of {nbytes} bytes, which "
+            f"{ctx} does not have. Save fewer rows, or read it with MXNet."
+        ) from e
 
 
 def load(fname: Any) -> Any:
@@ -264,8 +330,8 @@ def load(fname: Any) -> Any:
     ------
     FileFormatError
         If the file is truncated, corrupt or of another kind; says at which byte.
-    MXCoreError
-        If an array is sparse.
+    OutOfDeviceMemory
+        If a sparse array is too large for the dense one that holds it.
     OSError
         If the file cannot be read.
 
@@ -298,7 +364,7 @@ def load_frombuffer(buf: Any) -> Any:
     ------
     TypeError
         If ``buf`` is not bytes.
-    FileFormatError, MXCoreError
+    FileFormatError, OutOfDeviceMemory
         As :func:`load`.
     """
     if not isinstance(buf, bytes | bytearray | memoryview):
@@ -348,20 +414,38 @@ def _named(data: Any) -> tuple[list[bytes], list[NDArray]]:
     return names, arrays
 
 
+_STORAGE_NUMBERS = {name: number for number, name in STORAGE.items()}
+
+
+def _raw(values: np.ndarray, dtype: np.dtype) -> memoryview:
+    return values.astype(dtype, copy=False).reshape(-1).view(np.uint8).data
+
+
 def _write(stream: Any, names: list[bytes], arrays: Iterable[NDArray], count: int) -> None:
     stream.write(struct.pack("<QQQ", LIST_MAGIC, 0, count))
     for x in arrays:
         # Blocks until the engine has made the values.
-        values = runtime.current().library(x._ctx).to_host(settled(x))
+        aux: list[np.ndarray] = []
+        if x._sparse:
+            values, *aux = x._parts()
+        else:
+            values = runtime.current().library(x._ctx).to_host(settled(x))
         number = NUMBERS.get(values.dtype)
         if number is None:
             raise DTypeError(f"nd.save: the file format has no dtype {values.dtype.name}; cast the array first.")
         if not values.ndim:
             raise ShapeError("nd.save: an array without axes cannot be written; reshape it to (1,).")
         device = (x._ctx.device_typeid, x._ctx.device_id)
-        head = struct.pack(f"<Iii{values.ndim}qiii", V2_MAGIC, 0, values.ndim, *values.shape, *device, number)
-        stream.write(head)
-        stream.write(values.astype(DTYPES[number], copy=False).reshape(-1).view(np.uint8).data)
+        stream.write(struct.pack("<Ii", V2_MAGIC, _STORAGE_NUMBERS[x.stype]))
+        shapes = [values.shape, x.shape] if x._sparse else [values.shape]
+        for shape in shapes:
+            stream.write(struct.pack(f"<i{len(shape)}q", len(shape), *shape))
+        stream.write(struct.pack("<iii", *device, number))
+        for part in aux:
+            stream.write(struct.pack("<ii1q", NUMBERS[part.dtype], 1, len(part)))
+        stream.write(_raw(values, DTYPES[number]))
+        for part in aux:
+            stream.write(_raw(part, DTYPES[NUMBERS[part.dtype]]))
     stream.write(struct.pack("<Q", len(names)))
     for name in names:
         stream.write(struct.pack("<Q", len(name)))

@@ -291,7 +291,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         return self._aux_data(0)
 
     def _computed(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
-        rows = np.flatnonzero((values != 0).reshape(len(values), -1).any(axis=1))
+        rows = np.flatnonzero(_not_zero(values))
         return values[rows], rows.astype(np.int64)
 
     def _flaw(self, parts: tuple[np.ndarray, ...]) -> str | None:
@@ -510,12 +510,17 @@ def _agree(found: Any, wanted: Any, what: str) -> None:
         raise ParameterError(f"nd.sparse.{what}: shape mismatch: the source has shape {tuple(found)} but shape={wanted}.")
 
 
+def _not_zero(values: np.ndarray) -> np.ndarray:
+    """Whether each entry along the first axis is, or holds, something else than 0."""
+    return (values != 0).any(axis=tuple(range(1, values.ndim)))
+
+
 def _make(cls: type[NDArray], dense: np.ndarray, ctx: Context | None, parts: tuple[np.ndarray, ...]) -> Any:
     """Return an array of dense values, remembering the parts it was given where the values do not tell them."""
     ctx = ctx or current_context()
-    y = wrap(cls, runtime.current().library(ctx).from_host(dense, ctx.device_id), ctx)
-    computed = y._computed(dense)
-    if any(a.shape != b.shape or (a != b).any() for a, b in zip(parts[1:], computed[1:])):
+    library = runtime.current().library(ctx)
+    y = wrap(cls, dense if library.xp is np else library.from_host(dense, ctx.device_id), ctx)
+    if not _not_zero(parts[0]).all() or y._flaw(parts) is not None:
         cell = cell_of(y)
         _given[cell] = (cell.version, parts)
     return y

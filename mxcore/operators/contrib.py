@@ -387,7 +387,10 @@ def _selfatt_qk_rule(F: Any, g: Any, y: Any, x: Any, heads: int) -> Any:
 
 def _of_values(parts: int) -> Callable[..., Any]:
     return lambda F, g, y, x, attention, heads: F._put_heads(
-        F.batch_dot(attention, F._take_heads(g, heads=heads), transpose_a=True), heads=heads, parts=parts, part=parts - 1
+        F.batch_dot(attention, F._take_heads(g, heads=heads), transpose_a=True),
+        heads=heads,
+        parts=parts,
+        part=parts - 1,
     )
 
 
@@ -444,7 +447,9 @@ operator(
     reference=lambda x, attention, heads: _valatt_reference(x, attention, heads, 3),
     samples=lambda rng: [sample(rng.standard_normal((4, 2, 18)), rng.standard_normal((6, 4, 4)), heads=3)],
     errors=lambda: [
-        error(np.ones((2, 2, 12), "float32"), np.ones((4, 2, 3), "float32"), heads=2, match="attention must be (4, L, 2)")
+        error(
+            np.ones((2, 2, 12), "float32"), np.ones((4, 2, 3), "float32"), heads=2, match="attention must be (4, L, 2)"
+        )
     ],
     doc=f"""Mix values of self-attention by attention weights.
 
@@ -525,7 +530,9 @@ operator(
     reference=lambda x, attention, heads: _valatt_reference(x, attention, heads, 2),
     samples=lambda rng: [sample(rng.standard_normal((4, 2, 12)), rng.standard_normal((6, 5, 4)), heads=3)],
     errors=lambda: [
-        error(np.ones((2, 2, 8), "float32"), np.ones((4, 2, 3), "float32"), heads=2, match="attention must be (4, L, 2)")
+        error(
+            np.ones((2, 2, 8), "float32"), np.ones((4, 2, 3), "float32"), heads=2, match="attention must be (4, L, 2)"
+        )
     ],
     doc=f"""Mix values of an encoder by attention weights of a decoder.
 

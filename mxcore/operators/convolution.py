@@ -18,7 +18,6 @@ import numpy as np
 from ..oplib.kernels.convolution import convolution_output_shape
 from ..oplib.kernels.pooling import pooling_output_shape
 from ..oplib.kernels.windowed import (
-    bilinear_matrix,
     bilinear_upsampling,
     deconvolution_geometry,
     geometry,
@@ -28,7 +27,7 @@ from ..oplib.kernels.windowed import (
 from ..spec.errors import DTypeError, ParameterError, ShapeError
 from .attributes import Bool, Choice, Float, Int, Shape
 from .neural import check_bias
-from .record import ZERO_GRADIENT, Joint, Spec, error, sample
+from .record import Joint, Spec, error, sample
 from .registry import operator
 
 _LAYOUTS = ("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC")
@@ -110,7 +109,7 @@ def _convolution(name: str) -> Callable[..., Spec]:
 
 
 def _convolution_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
-    x, w, b = inputs
+    x, w, _ = inputs
     how = _of(a, _GEOMETRY)
     return (
         F._conv_backward_data(gs[0], w, x, **how) if needs[0] else None,
@@ -145,7 +144,7 @@ def _convolution_reference(x: Any, w: Any, b: Any = None, *, kernel: Any, layout
     y = np.zeros((len(x), filters, *out))
     for o in range(filters):
         first = o // (filters // group) * depth
-        for at in itertools.product(*map(range, out)):
+        for at in np.ndindex(*out):
             window = tuple(slice(i * s, i * s + d * (k - 1) + 1, d) for i, s, d, k in zip(at, stride, dilate, kernel))
             part = x[(slice(None), slice(first, first + depth), *window)]
             y[(slice(None), o, *at)] = (part * w[o]).reshape(len(x), -1).sum(1) + (0 if b is None else b[o])
@@ -155,7 +154,9 @@ def _convolution_reference(x: Any, w: Any, b: Any = None, *, kernel: Any, layout
 def _convolution_samples(rng: np.random.Generator) -> Any:
     r = rng.standard_normal
     yield sample(r((2, 3, 5, 6)), r((4, 3, 3, 2)), r(4), kernel=(3, 2), num_filter=4)
-    yield sample(r((2, 2, 6, 5)), r((2, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, no_bias=True, pad=(1, 1), stride=(2, 2))
+    yield sample(
+        r((2, 2, 6, 5)), r((2, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, no_bias=True, pad=(1, 1), stride=(2, 2)
+    )
     yield sample(r((2, 4, 7)), r((6, 2, 2)), r(6), kernel=(2,), num_filter=6, num_group=2, dilate=(2,), pad=(1,))
     yield sample(r((1, 3, 5, 5)), r((3, 1, 3, 3)), r(3), kernel=(3, 3), num_filter=3, num_group=3, pad=(1, 1))
     yield sample(r((1, 2, 3, 4, 3)), r((2, 2, 2, 2, 2)), r(2), kernel=(2, 2, 2), num_filter=2, stride=(1, 2, 1))
@@ -348,7 +349,7 @@ def _deconvolution(a: Any, x: Spec, w: Spec, b: Spec | None = None) -> Spec:
 
 
 def _deconvolution_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
-    x, w, b = inputs
+    x, w, _ = inputs
     how = _of(a, _TRANSPOSED)
     return (
         F._deconv_backward_data(gs[0], w, x, **how) if needs[0] else None,
@@ -376,7 +377,7 @@ def _deconvolution_reference(x: Any, w: Any, b: Any = None, *, kernel: Any, adj:
     y = np.zeros((len(x), per_group * group, *[f + e for f, e in zip(full, adj)]))
     for c in range(x.shape[1]):
         first = c // depth * per_group
-        for at in itertools.product(*map(range, x.shape[2:])):
+        for at in np.ndindex(*x.shape[2:]):
             window = tuple(slice(i * s, i * s + d * (k - 1) + 1, d) for i, s, d, k in zip(at, stride, dilate, kernel))
             value = x[(slice(None), c, *at)].reshape(-1, *(1,) * (n + 1))
             y[(slice(None), slice(first, first + per_group), *window)] += value * w[c]
@@ -387,9 +388,13 @@ def _deconvolution_reference(x: Any, w: Any, b: Any = None, *, kernel: Any, adj:
 def _deconvolution_samples(rng: np.random.Generator) -> Any:
     r = rng.standard_normal
     yield sample(r((2, 3, 3, 4)), r((3, 2, 3, 2)), r(2), kernel=(3, 2), num_filter=2, no_bias=False)
-    yield sample(r((2, 3, 3, 3)), r((3, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, stride=(2, 2), pad=(1, 1), adj=(1, 1))
+    yield sample(
+        r((2, 3, 3, 3)), r((3, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, stride=(2, 2), pad=(1, 1), adj=(1, 1)
+    )
     yield sample(r((1, 4, 5)), r((4, 1, 3)), None, kernel=(3,), num_filter=2, num_group=2, stride=(2,), dilate=(2,))
-    yield sample(r((1, 2, 3, 3)), r((2, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, stride=(2, 2), target_shape=(6, 6))
+    yield sample(
+        r((1, 2, 3, 3)), r((2, 2, 3, 3)), None, kernel=(3, 3), num_filter=2, stride=(2, 2), target_shape=(6, 6)
+    )
 
 
 operator(
@@ -580,8 +585,9 @@ def _pooling(name: str) -> Callable[..., Spec]:
     return infer
 
 
-def _pooling_gradient(F: Any, v: Any, y: Any, grad: Any, x: Any, out: Any, a: Any) -> Any:
+def _pooling_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
     """Return the gradients of ``_pooling_backward(grad, x, out)``."""
+    v, (grad, x, out) = gs[0], inputs
     kind = a["pool_type"]
     if kind == "max":
         return F._pooling_gather(v, x, out, **a), None, None
@@ -616,8 +622,8 @@ def _pooling_reference(x: Any, *, pool_type: str = "max", kernel: Any = (), layo
         up = math.ceil if convention == "full" else math.floor
         out = [up((m + 2 * p - k) / s) + 1 for m, p, k, s in zip(size, pad, kernel, stride)]
     y = np.zeros((*x.shape[:2], *out))
-    p = a.get("p_value")
-    for at in itertools.product(*map(range, out)):
+    p: Any = a.get("p_value")
+    for at in np.ndindex(*out):
         starts = [i * s - q for i, s, q in zip(at, stride, pad)]
         window = tuple(slice(max(b, 0), min(b + k, m)) for b, k, m in zip(starts, kernel, size))
         part = x[(slice(None), slice(None), *window)].reshape(*x.shape[:2], -1)
@@ -656,7 +662,9 @@ def _pooling_samples(rng: np.random.Generator) -> Any:
     yield sample(_distinct(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=2)
     yield sample(_distinct(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=3, stride=(2, 2))
     yield sample(_distinct(rng, 2, 2, 7), kernel=(3,), stride=(2,), pool_type="max")
-    yield sample(_distinct(rng, 1, 2, 3, 4, 3), kernel=(2, 2, 2), pool_type="avg", pad=(1, 0, 1), count_include_pad=False)
+    yield sample(
+        _distinct(rng, 1, 2, 3, 4, 3), kernel=(2, 2, 2), pool_type="avg", pad=(1, 0, 1), count_include_pad=False
+    )
     yield sample(_distinct(rng, 2, 4, 4, 2), kernel=(2, 2), stride=(2, 2), layout="NHWC")
     yield sample(_distinct(rng, 2, 2, 3, 3), global_pool=True)
     yield sample(_distinct(rng, 2, 2, 7), kernel=(2,), stride=(2,), pooling_convention="same")
@@ -739,7 +747,9 @@ operator(
     reference=_pooling_reference,
     samples=_pooling_samples,
     errors=lambda: [*_pooling_errors(), error(_ONES, kernel=(2, 2), pool_type="lp", match="p_value 1, 2 or 3")],
-    doc=_POOLING_DOC.format(name="Pooling", padding="is never a maximum", data="x", kernel="(2,)", result="[[[3.0, 2.0]]]"),
+    doc=_POOLING_DOC.format(
+        name="Pooling", padding="is never a maximum", data="x", kernel="(2,)", result="[[[3.0, 2.0]]]"
+    ),
 )
 
 operator(
@@ -768,7 +778,7 @@ operator(
     "grad data output",
     _POOLING,
     infer=lambda a, g, x, y: x,
-    gradient=Joint(lambda F, gs, inputs, outputs, a, needs: _pooling_gradient(F, gs[0], outputs[0], *inputs, a)),
+    gradient=Joint(_pooling_gradient),
     saves="grad data output",
     doc="Gradient of ``Pooling``.",
 )
@@ -827,22 +837,12 @@ def _upsampling(a: Any, *xs: Spec) -> Spec:
 
 
 def _upsampling_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
-    g, scale = gs[0], a["scale"]
     if a["sample_type"] == "bilinear":
         x, w = inputs
-        how = {**bilinear_upsampling(scale), "num_group": x.shape[1]}
-        return F._deconv_backward_data(g, w, x, **how), F._deconv_backward_weight(g, x, w, **how)
-    if len(inputs) == 1:
-        return [F._upsample_backward(g, scale=scale)]
-    height, first = inputs[0].shape[2] * scale, 0
-    grads = []
-    for x in inputs:
-        part = g
-        if a["multi_input_mode"] == "concat":
-            part = F.slice_axis(g, axis=1, begin=first, end=first + x.shape[1])
-            first += x.shape[1]
-        grads.append(F._upsample_backward(part, scale=height // x.shape[2]))
-    return grads
+        how = {**bilinear_upsampling(a["scale"]), "num_group": a["num_filter"] or x.shape[1]}
+        return F._deconv_backward_data(gs[0], w, x, **how), F._deconv_backward_weight(gs[0], x, w, **how)
+    how = {"scale": a["scale"], "multi_input_mode": a["multi_input_mode"]}
+    return [F._backward_UpSampling(gs[0], *inputs, index=i, **how) if need else None for i, need in enumerate(needs)]
 
 
 def _upsampling_reference(*xs: Any, scale: int, sample_type: str, multi_input_mode: str = "concat", **_: Any) -> Any:
@@ -925,24 +925,23 @@ Examples
 """,
 )
 
-operator(
-    "_upsample",
-    "data",
-    {"scale": Int()},
-    infer=lambda a, x: Spec((*x.shape[:2], x.shape[2] * a["scale"], x.shape[3] * a["scale"]), x.dtype),
-    gradient=(lambda F, g, y, x, scale: F._upsample_backward(g, scale=scale),),
-    saves="",
-    doc="Repeat rows and columns ``scale`` times.",
-)
+
+def _upsampling_twice(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
+    """Upsampling is linear: the gradient for ``grad`` is what ``grad`` would be for this one input."""
+    _, *xs = inputs
+    alone = [gs[0] if i == a["index"] else F.zeros_like(x) for i, x in enumerate(xs)]
+    how = {"scale": a["scale"], "multi_input_mode": a["multi_input_mode"], "sample_type": "nearest"}
+    return [F.UpSampling(*alone, **how), *[None] * len(xs)]
+
 
 operator(
-    "_upsample_backward",
-    "grad",
-    {"scale": Int()},
-    infer=lambda a, g: Spec((*g.shape[:2], g.shape[2] // a["scale"], g.shape[3] // a["scale"]), g.dtype),
-    gradient=(lambda F, v, y, g, scale: F._upsample(v, scale=scale),),
+    "_backward_UpSampling",
+    "*args",
+    {"scale": Int(), "multi_input_mode": Choice("concat", choices=("concat", "sum")), "index": Int(0)},
+    infer=lambda a, g, *xs: xs[a["index"]],
+    gradient=Joint(_upsampling_twice),
     saves="",
-    doc="Sum blocks of ``scale`` rows and columns; the gradient of ``_upsample``.",
+    doc="Gradient of nearest ``UpSampling`` for the input number ``index``; ``args`` are grad and all inputs.",
 )
 
 

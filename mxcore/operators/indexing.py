@@ -85,8 +85,8 @@ Raises
 ------
 ShapeError
     If the axis does not exist.
-OperatorError
-    With ``mode="raise"``, for a position outside.
+IndexError
+    With ``mode="raise"``, for a position outside; it is an OperatorError too.
 
 Examples
 --------
@@ -660,8 +660,8 @@ Raises
 ------
 ShapeError
     If ``M`` exceeds the number of axes.
-OperatorError
-    For a position outside.
+IndexError
+    For a position outside; it is an OperatorError too.
 
 Examples
 --------
@@ -727,8 +727,8 @@ Raises
 ------
 ShapeError
     If the shapes do not fit.
-OperatorError
-    For a position outside.
+IndexError
+    For a position outside; it is an OperatorError too.
 
 Examples
 --------

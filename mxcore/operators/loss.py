@@ -216,7 +216,9 @@ for _name, _absolute, _formula, _what, _fn, _shown in (
             sample(rng.standard_normal((3, 2)), rng.standard_normal((3, 2)), check_gradient=False),
             sample(rng.standard_normal((3, 1)), rng.standard_normal(3), grad_scale=2.0, check_gradient=False),
         ],
-        errors=lambda: [error(np.ones((2, 3), "float32"), np.ones(2, "float32"), match="wants a label of shape (2, 3)")],
+        errors=lambda: [
+            error(np.ones((2, 3), "float32"), np.ones(2, "float32"), match="wants a label of shape (2, 3)")
+        ],
         doc=f"""Return ``{_formula}``; in backward, give ``grad_scale / m ({_what})``, ``m`` numbers per instance.
 
 Parameters
@@ -359,9 +361,7 @@ operator(
     saves="output",
     reference=lambda x, moving, **_: x,
     samples=lambda rng: [sample(rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, 4), check_gradient=False)],
-    errors=lambda: [
-        error(np.ones((2, 3), "float32"), np.ones(2, "float32"), match="moving_avg must have shape (3,)")
-    ],
+    errors=lambda: [error(np.ones((2, 3), "float32"), np.ones(2, "float32"), match="moving_avg must have shape (3,)")],
     doc="""Return the activations; in backward, add the gradient of a penalty for units that are active too often.
 
 The penalty is the Kullback-Leibler divergence of each unit's moving average activation from ``sparseness_target``.
@@ -535,7 +535,11 @@ operator(
     # First derivatives are tested in tests/operators/test_loss.py.
     samples=lambda rng: [
         sample(
-            rng.standard_normal((4, 2, 4)), np.array([[1, 2, 0], [3, 3, 0]], "float32"), None, None, check_gradient=False
+            rng.standard_normal((4, 2, 4)),
+            np.array([[1, 2, 0], [3, 3, 0]], "float32"),
+            None,
+            None,
+            check_gradient=False,
         ),
         sample(
             rng.standard_normal((4, 2, 4)),

@@ -71,7 +71,9 @@ operator(
     {"num_hidden": Int(), "no_bias": Bool(False), "flatten": Bool(True)},
     infer=_fully_connected,
     gradient=(
-        lambda F, g, y, x, w, b, num_hidden, no_bias, flatten: F._backward_FullyConnected_data(g, w, x, flatten=flatten),
+        lambda F, g, y, x, w, b, num_hidden, no_bias, flatten: F._backward_FullyConnected_data(
+            g, w, x, flatten=flatten
+        ),
         lambda F, g, y, x, w, b, num_hidden, no_bias, flatten: F._backward_FullyConnected_weight(g, x, flatten=flatten),
         lambda F, g, y, x, w, b, num_hidden, no_bias, flatten: F._sum_like(g, b),
     ),
@@ -191,7 +193,7 @@ operator(
 # Activations
 
 _ACTIVATIONS = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
-_ACTIVATION_REFERENCES = {
+_ACTIVATION_REFERENCES: dict[str, Any] = {
     "relu": lambda x: np.where(x > 0, x, 0),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "softrelu": lambda x: np.log1p(np.exp(x)),
@@ -306,16 +308,10 @@ def _leaky_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: A
         return F._gelu_backward(g, x), None
     if kind == "rrelu":
         return g * outputs[1], None
+    if kind == "prelu":
+        return F._backward_prelu(g, x, gamma)
     above = x > 0.0
     below = 1.0 - above
-    if kind == "prelu":
-        slopes = gamma
-        # One slope per channel: the axes after the channels have length 1.
-        if not F.symbolic and len(gamma.shape) == 1 and gamma.shape[0] > 1 and len(x.shape) > 2:
-            slopes = F.reshape(gamma, shape=(1, -1) + (1,) * (len(x.shape) - 2))
-        dx = g * (above + below * slopes)
-        dgamma = F._sum_like(g * x * below, slopes)
-        return dx, dgamma if slopes is gamma else F.reshape(dgamma, shape=(-1,))
     scale, alpha = (1.0, a["slope"]) if kind == "elu" else (_SELU_SCALE, _SELU_ALPHA)
     lower = F.exp(F._minimum_scalar(x, scalar=0.0)) * (scale * alpha)
     return g * (above * scale + below * lower), None
@@ -325,7 +321,9 @@ def _leaky_reference(x: Any, gamma: Any = None, *, act_type: str = "leaky", slop
     from scipy.special import erf
 
     if act_type == "prelu":
-        gamma = gamma.reshape(1, -1, *(1,) * (x.ndim - 2)) if gamma.ndim == 1 and gamma.size > 1 and x.ndim > 1 else gamma
+        gamma = (
+            gamma.reshape(1, -1, *(1,) * (x.ndim - 2)) if gamma.ndim == 1 and gamma.size > 1 and x.ndim > 1 else gamma
+        )
         return np.where(x > 0, x, x * gamma)
     if act_type == "gelu":
         return 0.5 * x * (1 + erf(x / np.sqrt(2)))
@@ -355,7 +353,7 @@ operator(
     infer=_leaky_infer,
     gradient=Joint(_leaky_gradient),
     outputs=2,
-    visible=1,
+    visible=lambda a: 2 if a["act_type"] == "rrelu" else 1,
     random=True,
     training=True,
     saves="data gamma output",
@@ -392,8 +390,8 @@ slope, lower_bound, upper_bound : float
 
 Returns
 -------
-NDArray
-    Same shape and dtype.
+NDArray, or list of two
+    Same shape and dtype. ``"rrelu"`` also gives the factors.
 
 Examples
 --------
@@ -411,6 +409,28 @@ operator(
     gradient=(lambda F, g, y, grad, x, slope: F._leaky_backward(g, x, slope=slope), None),
     saves="data",
     doc="``grad`` where ``data`` is positive, else ``slope * grad``; the gradient of ``LeakyReLU``.",
+)
+
+
+def _prelu_composed(F: Any, g: Any, x: Any, gamma: Any) -> Any:
+    slopes = gamma
+    if len(gamma.shape) == 1 and gamma.shape[0] > 1 and len(x.shape) > 2:
+        # One slope per channel: the axes after the channels have length 1.
+        slopes = F.reshape(gamma, shape=(1, -1) + (1,) * (len(x.shape) - 2))
+    above = x > 0.0
+    below = 1.0 - above
+    dgamma = F._sum_like(g * x * below, slopes)
+    return g * (above + below * slopes), dgamma if slopes is gamma else F.reshape(dgamma, shape=(-1,))
+
+
+operator(
+    "_backward_prelu",
+    "grad data gamma",
+    infer=lambda a, g, x, gamma: (x, gamma),
+    outputs=2,
+    gradient=NO_GRADIENT,
+    composed=_prelu_composed,
+    doc="Gradients of ``LeakyReLU`` with ``act_type='prelu'`` for data and gamma.",
 )
 
 _ROOT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -733,9 +753,7 @@ operator(
     },
     infer=_dropout,
     # The mask is a constant: what arrives there (gradients of gradients) goes no further.
-    gradient=Joint(
-        lambda F, gs, inputs, outputs, attributes, needs: [None if gs[0] is None else gs[0] * outputs[1]]
-    ),
+    gradient=Joint(lambda F, gs, inputs, outputs, attributes, needs: [None if gs[0] is None else gs[0] * outputs[1]]),
     outputs=2,
     visible=1,
     random=True,

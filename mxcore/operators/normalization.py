@@ -71,14 +71,17 @@ def _batch_norm_gradient(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, nee
         dx, dgamma, dbeta = F._backward_BatchNorm(
             gs[0], x, gamma, mean, invstd, batch, fix_gamma=a["fix_gamma"], axis=axis
         )
-    if gs[1] is not None or gs[2] is not None:
+    # (A graph does not know how many numbers there are; MXNet never lets these gradients through.)
+    if (gs[1] is not None or gs[2] is not None) and not F.symbolic:
         # Gradients that arrive at the statistics: of the second order, or of a loss that reads them.
         share = _statistics_gradient(F, gs[1], gs[2], x, mean, invstd, batch, axis)
         dx = share if dx is None else dx + share
     return dx, dgamma, dbeta, None, None
 
 
-def _statistics_gradient(F: Any, gmean: Any, ginvstd: Any, x: Any, mean: Any, invstd: Any, batch: Any, axis: int) -> Any:
+def _statistics_gradient(
+    F: Any, gmean: Any, ginvstd: Any, x: Any, mean: Any, invstd: Any, batch: Any, axis: int
+) -> Any:
     count = float(_total(x) // x.shape[axis])
     total = None
     if gmean is not None:
@@ -117,7 +120,16 @@ def _normalized(x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float, 
 
 def _batch_norm_reference(relu: bool = False) -> Callable[..., Any]:
     def reference(
-        x: Any, gamma: Any, beta: Any, mean: Any, var: Any, *, eps: float = 1e-3, axis: int = 1, fix_gamma: bool = True, **a: Any
+        x: Any,
+        gamma: Any,
+        beta: Any,
+        mean: Any,
+        var: Any,
+        *,
+        eps: float = 1e-3,
+        axis: int = 1,
+        fix_gamma: bool = True,
+        **a: Any,
     ) -> Any:
         y = _normalized(x, gamma, beta, mean, var, eps, axis, fix_gamma)
         y = np.maximum(y, 0) if relu else y
@@ -332,7 +344,7 @@ def _with_statistics(backward: Callable[..., Any], statistics: Callable[..., Any
 
     def rule(F: Any, gs: Any, inputs: Any, outputs: Any, a: Any, needs: Any) -> Any:
         found = [None, None, None] if gs[0] is None else list(backward(F, gs[0], inputs, outputs, a))
-        if gs[1] is not None or gs[2] is not None:
+        if (gs[1] is not None or gs[2] is not None) and not F.symbolic:
             share = statistics(F, gs[1], gs[2], inputs[0], outputs, a)
             found[0] = share if found[0] is None else found[0] + share
         return found
@@ -365,8 +377,8 @@ operator(
     outputs=3,
     visible=lambda a: 3 if a["output_mean_var"] else 1,
     saves="data gamma output",
-    reference=lambda x, gamma, beta, axis=-1, eps=9.99999975e-06, output_mean_var=False: (
-        _normalized_by(x, gamma, beta, axis, axis, eps, output_mean_var)
+    reference=lambda x, gamma, beta, axis=-1, eps=9.99999975e-06, output_mean_var=False: _normalized_by(
+        x, gamma, beta, axis, axis, eps, output_mean_var
     ),
     samples=lambda rng: [
         sample(rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)),
@@ -422,15 +434,12 @@ Examples
 )
 
 
-def _normalized_by(
-    x: Any, gamma: Any, beta: Any, channel: int, axes: Any, eps: float, statistics: bool, view: Any = None
-) -> Any:
-    """Reference: normalize ``view`` (default: x itself) over ``axes``, then scale along ``channel``."""
-    v = x if view is None else x.reshape(view)
-    mean, std = v.mean(axes, keepdims=True), np.sqrt(v.var(axes, keepdims=True) + eps)
+def _normalized_by(x: Any, gamma: Any, beta: Any, channel: int, axes: Any, eps: float, statistics: bool) -> Any:
+    """Reference: normalize over ``axes``, then scale along ``channel``."""
+    mean, std = x.mean(axes, keepdims=True), np.sqrt(x.var(axes, keepdims=True) + eps)
     shape = [1] * x.ndim
     shape[channel] = -1
-    y = ((v - mean) / std).reshape(x.shape) * gamma.reshape(shape) + beta.reshape(shape)
+    y = (x - mean) / std * gamma.reshape(shape) + beta.reshape(shape)
     return [y, mean, std] if statistics else y
 
 
@@ -462,17 +471,24 @@ def _group_norm(a: Any, x: Spec, gamma: Spec, beta: Spec) -> Any:
             operator="GroupNorm",
             shapes=[x.shape],
         )
-    _check_vectors("GroupNorm", x.shape[1], 1, x, gamma=gamma, beta=beta)
+    for key, v in (("gamma", gamma), ("beta", beta)):
+        if v.shape != (groups,):
+            raise ShapeError(
+                f"operator 'GroupNorm': {key} must have shape {(groups,)}, one number per group, but has {v.shape}.",
+                operator="GroupNorm",
+                shapes=[x.shape, v.shape],
+            )
     statistics = Spec((x.shape[0], groups), x.dtype)
     return x, statistics, statistics
 
 
 def _group_norm_composed(F: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, num_groups: int, eps: float) -> Any:
-    grouped = (x.shape[0], num_groups, -1)
+    grouped = (x.shape[0], num_groups or x.shape[1], -1)
     xhat, _, deviation = _xhat(F, F.reshape(x, shape=grouped), eps, axis=2)
-    weighted = F.reshape(g * F._channel_spread(gamma, x, axis=1), shape=grouped)
+    grad = F.reshape(g, shape=grouped)
+    weighted = grad * F._channel_spread(gamma, grad, axis=1)
     dx = F.reshape(_standardize_composed(F, weighted, xhat, deviation, axis=2), shape=x.shape)
-    return dx, F._channel_sum(g * F.reshape(xhat, shape=x.shape), axis=1), F._channel_sum(g, axis=1)
+    return dx, F._channel_sum(grad * xhat, axis=1), F._channel_sum(grad, axis=1)
 
 
 def _group_statistics(F: Any, gmean: Any, gstd: Any, x: Any, outputs: Any, a: Any) -> Any:
@@ -485,6 +501,15 @@ def _group_statistics(F: Any, gmean: Any, gstd: Any, x: Any, outputs: Any, a: An
     count = float(_total(x) // (x.shape[0] * groups))
     slope = _moments_gradient(F, column(gmean), column(gstd), view, column(outputs[1]), column(outputs[2]), count)
     return F.reshape(slope, shape=x.shape)
+
+
+def _group_norm_reference(
+    x: Any, gamma: Any, beta: Any, num_groups: int = 1, eps: float = 9.99999975e-06, output_mean_var: bool = False
+) -> Any:
+    view = x.reshape(len(x), num_groups, -1)
+    y, mean, std = _normalized_by(view, gamma, beta, 1, 2, eps, True)
+    shape = (len(x), num_groups)
+    return [y.reshape(x.shape), mean.reshape(shape), std.reshape(shape)] if output_mean_var else y.reshape(x.shape)
 
 
 operator(
@@ -501,17 +526,14 @@ operator(
     outputs=3,
     visible=lambda a: 3 if a["output_mean_var"] else 1,
     saves="data gamma output",
-    reference=lambda x, gamma, beta, num_groups=1, eps=9.99999975e-06, output_mean_var=False: [
-        v if i == 0 else v.reshape(len(x), num_groups)
-        for i, v in enumerate(_normalized_by(x, gamma, beta, 1, 2, eps, True, view=(len(x), num_groups, -1)))
-    ][: 3 if output_mean_var else 1],
+    reference=_group_norm_reference,
     samples=lambda rng: [
-        sample(rng.standard_normal((2, 4, 3)), rng.standard_normal(4), rng.standard_normal(4), num_groups=2),
-        sample(rng.standard_normal((2, 3, 2, 2)), rng.standard_normal(3), rng.standard_normal(3), eps=0.1),
+        sample(rng.standard_normal((2, 4, 3)), rng.standard_normal(2), rng.standard_normal(2), num_groups=2),
+        sample(rng.standard_normal((2, 3, 2, 2)), rng.standard_normal(1), rng.standard_normal(1), eps=0.1),
         sample(
             rng.standard_normal((2, 4, 2)),
-            rng.standard_normal(4),
-            rng.standard_normal(4),
+            rng.standard_normal(2),
+            rng.standard_normal(2),
             num_groups=2,
             output_mean_var=True,
         ),
@@ -526,22 +548,22 @@ operator(
         ),
         error(
             np.ones((2, 4, 3), "float32"),
-            np.ones(2, "float32"),
             np.ones(4, "float32"),
+            np.ones(2, "float32"),
             num_groups=2,
-            match="gamma must have shape (4,)",
+            match="gamma must have shape (2,)",
         ),
     ],
     rtol=1e-4,
     atol=1e-5,
-    doc="""Normalize groups of channels of each instance, then scale and shift each channel.
+    doc="""Normalize groups of channels of each instance, then scale and shift each group.
 
 Parameters
 ----------
 data : NDArray
     ``(N, C, ...)``, floats.
 gamma, beta : NDArray
-    ``(C,)``.
+    ``(num_groups,)``.
 num_groups : int
     Divides ``C``.
 eps : float
@@ -562,7 +584,7 @@ Examples
 --------
 >>> import mxcore as mx
 >>> x = mx.nd.array([[[1], [3], [4], [8]]])
->>> mx.nd.GroupNorm(x, mx.nd.ones((4,)), mx.nd.zeros((4,)), num_groups=2, eps=0).asnumpy().ravel().tolist()
+>>> mx.nd.GroupNorm(x, mx.nd.ones((2,)), mx.nd.zeros((2,)), num_groups=2, eps=0).asnumpy().ravel().tolist()
 [-1.0, 1.0, -1.0, 1.0]
 """,
 )
@@ -575,7 +597,7 @@ operator(
     outputs=3,
     gradient=NO_GRADIENT,
     composed=_group_norm_composed,
-    doc="Gradients of ``GroupNorm`` for data, gamma and beta.",
+    doc="Gradients of ``GroupNorm`` for data, gamma and beta; with ``num_groups=0`` each channel is a group.",
 )
 
 
@@ -600,7 +622,7 @@ operator(
     # Every channel is a group of its own.
     gradient=Joint(
         lambda F, gs, inputs, outputs, a, needs: F._backward_GroupNorm(
-            gs[0], *inputs[:2], *outputs[1:], num_groups=inputs[0].shape[1], eps=a["eps"]
+            gs[0], *inputs[:2], *outputs[1:], num_groups=0, eps=a["eps"]
         )
     ),
     outputs=3,
@@ -655,11 +677,9 @@ _L2_MODES = ("channel", "instance", "spatial")
 
 def _l2_axes(mode: str) -> dict[str, Any]:
     """Return the axes that the norm is taken over, as keywords of ``sum``."""
-    return {
-        "instance": {"axis": 0, "exclude": True},
-        "channel": {"axis": 1},
-        "spatial": {"axis": (0, 1), "exclude": True},
-    }[mode]
+    if mode == "channel":
+        return {"axis": 1}
+    return {"axis": 0 if mode == "instance" else (0, 1), "exclude": True}
 
 
 def _l2(a: Any, x: Spec) -> Any:

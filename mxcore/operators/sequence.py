@@ -350,7 +350,9 @@ def _rnn_reference(x: Any, w: Any, h0: Any, c0: Any = None, lengths: Any = None,
 
 
 def _rnn_samples(rng: np.random.Generator) -> Any:
-    def one(mode: str, steps: int, n: int, inputs: int, size: int, layers: int = 1, lengths: Any = None, **more: Any) -> Any:
+    def one(
+        mode: str, steps: int, n: int, inputs: int, size: int, layers: int = 1, lengths: Any = None, **more: Any
+    ) -> Any:
         directions, projection = 2 if more.get("bidirectional") else 1, more.get("projection_size")
         network = Layout(mode, inputs, size, layers, directions, projection)
         k = layers * directions

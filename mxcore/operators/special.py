@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 from .attributes import Int
 from .elementwise import same, unary
 from .record import sample
@@ -67,4 +66,3 @@ operator(
     ],
     doc="Derivative ``n + 1`` of ``gammaln``: the digamma function for ``n=0``, the trigamma function for ``n=1``, ...",
 )
-

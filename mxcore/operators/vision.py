@@ -13,7 +13,6 @@ import numpy as np
 
 from ..spec.errors import DTypeError, ParameterError, ShapeError
 from .attributes import Bool, Choice, Float, Floats, Int, Shape
-from .elementwise import same
 from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
 
@@ -94,9 +93,7 @@ operator(
     infer=_normalize,
     gradient=(lambda F, g, y, x, mean, std: F._image_normalize(g, std=std),),
     saves="",
-    reference=lambda x, mean=(0.0,), std=(1.0,): (
-        (x - np.reshape(mean, (-1, 1, 1))) / np.reshape(std, (-1, 1, 1))
-    ),
+    reference=lambda x, mean=(0.0,), std=(1.0,): (x - np.reshape(mean, (-1, 1, 1))) / np.reshape(std, (-1, 1, 1)),
     samples=lambda rng: [
         sample(rng.uniform(0, 1, (3, 4, 5)), mean=(0.1, 0.2, 0.3), std=(0.5, 2.0, 1.0)),
         sample(rng.uniform(0, 1, (2, 1, 4, 5)), mean=(0.1,), std=(0.5,)),
@@ -132,7 +129,7 @@ def resized(size: Any, height: int, width: int, keep_ratio: bool) -> tuple[int, 
 
 def _resize(a: Any, x: Spec) -> Spec:
     _image("_image_resize", x)
-    if x.dtype.kind == "i" and x.dtype.itemsize > 2 or x.dtype == np.float16:
+    if (x.dtype.kind == "i" and x.dtype.itemsize > 2) or x.dtype == np.float16:
         raise DTypeError(
             f"operator '_image_resize': data is {x.dtype} but must be uint8, float32 or float64.",
             operator="_image_resize",
@@ -284,7 +281,9 @@ for _name, _text in (
         infer=_colours(f"_image_random_{_name}", _ordered),
         gradient=NO_GRADIENT,
         random=True,
-        errors=lambda: [error(np.ones((2, 2, 3), "uint8"), min_factor=2, max_factor=1, match="min_factor <= max_factor")],
+        errors=lambda: [
+            error(np.ones((2, 2, 3), "uint8"), min_factor=2, max_factor=1, match="min_factor <= max_factor")
+        ],
         doc=f"{_text}, drawn between ``min_factor`` and ``max_factor``. ``data`` is (H, W, C); whole numbers stay in range.",
     )
 operator(
@@ -449,7 +448,9 @@ operator(
     saves="output",
     samples=lambda rng: [
         sample(
-            np.concatenate([rng.integers(0, 2, (5, 1)), rng.uniform(0.1, 1, (5, 1)), _some_boxes(rng, 5)], 1).astype(float),
+            np.concatenate([rng.integers(0, 2, (5, 1)), rng.uniform(0.1, 1, (5, 1)), _some_boxes(rng, 5)], 1).astype(
+                float
+            ),
             # Differences would make all classes different.
             check_gradient="id_index" not in kw,
             **kw,
@@ -691,7 +692,11 @@ operator(
     saves="",
     samples=lambda rng: [
         sample(
-            _some_boxes(rng, 6)[None], _some_labels(rng, 2, 3), rng.standard_normal((2, 4, 6)), check_gradient=False, **kw
+            _some_boxes(rng, 6)[None],
+            _some_labels(rng, 2, 3),
+            rng.standard_normal((2, 4, 6)),
+            check_gradient=False,
+            **kw,
         )
         for kw in ({}, {"negative_mining_ratio": 1.0, "negative_mining_thresh": 0.9})
     ],
@@ -757,7 +762,11 @@ operator(
     saves="",
     samples=lambda rng: [
         sample(
-            rng.uniform(0, 1, (2, 3, 6)), rng.standard_normal((2, 24)), _some_boxes(rng, 6)[None], check_gradient=False, **kw
+            rng.uniform(0, 1, (2, 3, 6)),
+            rng.standard_normal((2, 24)),
+            _some_boxes(rng, 6)[None],
+            check_gradient=False,
+            **kw,
         )
         for kw in ({}, {"nms_topk": 2, "force_suppress": True, "clip": False})
     ],
@@ -890,7 +899,11 @@ operator(
     saves="output",
     samples=lambda rng: [
         sample(
-            rng.standard_normal((2, 2, 7, 8)), _some_rois(rng, 2, 3), pooled_size=(2, 3), spatial_scale=0.7, check_gradient=False
+            rng.standard_normal((2, 2, 7, 8)),
+            _some_rois(rng, 2, 3),
+            pooled_size=(2, 3),
+            spatial_scale=0.7,
+            check_gradient=False,
         )
     ],
     errors=lambda: [
@@ -1026,8 +1039,9 @@ operator(
     ),
     saves="data grid",
     samples=lambda rng: [
-        sample(rng.standard_normal((2, 2, 4, 5)), rng.uniform(-0.9, 0.9, (2, 2, 3, 3)), **kw)
-        for kw in ({}, {"dx": 1}, {"dy": 1}, {"dx": 1, "dy": 1})
+        sample(rng.standard_normal((2, 2, 4, 5)), rng.uniform(-0.9, 0.9, (2, 2, 3, 3)), dx=dx, dy=dy)
+        for dx in (0, 1)
+        for dy in (0, 1)
     ],
     doc="Derivative of order ``dx`` and ``dy`` of ``BilinearSampler`` with respect to the coordinates of ``grid``.",
 )
@@ -1059,9 +1073,7 @@ operator(
         sample(rng.standard_normal((2, 3, 4, 5)), rng.uniform(-0.9, 0.9, (2, 2, 3, 3))),
         sample(rng.standard_normal((1, 1, 3, 3)), rng.uniform(1.1, 1.6, (1, 2, 2, 2))),
     ],
-    errors=lambda: [
-        error(np.ones((2, 1, 3, 3), "float32"), np.ones((1, 2, 3, 3), "float32"), match="(N, 2, Ho, Wo)")
-    ],
+    errors=lambda: [error(np.ones((2, 1, 3, 3), "float32"), np.ones((1, 2, 3, 3), "float32"), match="(N, 2, Ho, Wo)")],
     doc=_doc(
         "Sample feature maps at given positions, between pixels bilinearly; 0 outside.",
         "data : NDArray\n    (N, C, H, W).\ngrid : NDArray\n    (N, 2, Ho, Wo): x and y, from -1 to 1 across the map.\n"

@@ -59,26 +59,14 @@ class LARS(MomentumOptimizer):
         self.cur_lr = lr
         return super()._get_lrs(indices)
 
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        self._update_group(index, weight, grad, state, False)
-
-    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        first = weight[0] if isinstance(index, (tuple, list)) else weight
-        self._update_group(index, weight, grad, state, self.multi_precision and first.dtype == float16)
-
-    def _update_group(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
-        if not isinstance(index, (tuple, list)):
-            index, weight, grad, state = [index], [weight], [grad], [state]
-        # One look at the rates for the whole group: the momentum correction compares with the group before.
-        self._update_count(index)
-        lrs, wds = self._get_lrs(index), self._get_wds(index)
+    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool, lr: float, wd: float) -> None:
         momentum = self.momentum if self.momentum > 0 else 0.0
         if self.momentum_correction and self.last_lr:
+            # Rates are looked up once for a whole group: the correction compares with the group before.
             assert self.cur_lr is not None
             momentum *= self.cur_lr / self.last_lr
-        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds):
-            lr = self._get_lars(i, w, g, lr, wd)
-            sgd_step(w, g, s, mixed, momentum, lr, wd, rescale_grad=self.rescale_grad, clip_gradient=self._clip)
+        lr = self._get_lars(index, weight, grad, lr, wd)
+        sgd_step(weight, grad, state, mixed, momentum, lr, wd, rescale_grad=self.rescale_grad, clip_gradient=self._clip)
 
     def _l2norm(self, array: Any, rescale: bool = False) -> float:
         array = array.astype("float32")

@@ -26,22 +26,23 @@ class MomentumOptimizer(Optimizer):
         return (state, master)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        if isinstance(index, (tuple, list)):
-            for item in zip(index, weight, grad, state):
-                self._update_one(*item, False)
-        else:
-            self._update_one(index, weight, grad, state, False)
+        self._update_group(index, weight, grad, state, False)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        if isinstance(index, (tuple, list)):
-            mixed = self.multi_precision and weight[0].dtype == float16
-            for item in zip(index, weight, grad, state):
-                self._update_one(*item, mixed)
-        else:
-            mixed = self.multi_precision and weight.dtype == float16 and isinstance(state, (tuple, list))
-            self._update_one(index, weight, grad, state, mixed)
+        first = weight[0] if isinstance(index, (tuple, list)) else weight
+        self._update_group(index, weight, grad, state, self.multi_precision and first.dtype == float16)
 
-    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+    def _update_group(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+        """Update one parameter or lists of them; rates are looked up once for all."""
+        if not isinstance(index, (tuple, list)):
+            index, weight, grad, state = (index,), (weight,), (grad,), (state,)
+        self._update_count(index)
+        lrs, wds = self._get_lrs(index), self._get_wds(index)
+        step = self._update_one
+        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds):
+            step(i, w, g, s, mixed, lr, wd)
+
+    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool, lr: float, wd: float) -> None:
         raise NotImplementedError
 
 
@@ -95,8 +96,7 @@ class SGD(MomentumOptimizer):
         self.lazy_update = lazy_update
         self.aggregate_num = aggregation_size(4)
 
-    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
-        lr, wd = self._begin(index)
+    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool, lr: float, wd: float) -> None:
         momentum = self.momentum if self.momentum > 0 else 0.0
         if self.lazy_update or mixed:  # the operators' default
             sgd_step(
@@ -143,8 +143,7 @@ class NAG(MomentumOptimizer):
         super().__init__(**kwargs)
         self.momentum = momentum
 
-    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
-        lr, wd = self._begin(index)
+    def _update_one(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool, lr: float, wd: float) -> None:
         momentum = self.momentum if self.momentum > 0 else 0.0
         rescale, clip = self.rescale_grad, self._clip
         if not mixed and state is not None:

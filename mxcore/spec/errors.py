@@ -6,6 +6,7 @@
     ├── OperatorError                      an operator call that cannot work
     │   ├── ShapeError (ValueError)        shapes do not fit the operator
     │   ├── DTypeError (TypeError)         dtypes do not fit the operator
+    │   ├── PositionError (IndexError)      an index array points outside
     │   └── ParameterError (ValueError, TypeError)   an attribute is missing, unknown or out of range
     ├── AutogradError                      recording or differentiation misused
     │   └── StaleValueError                a value that backward needs was overwritten
@@ -81,6 +82,10 @@ class DTypeError(OperatorError, TypeError):
 
 class ParameterError(OperatorError, ValueError, TypeError):
     """An operator attribute is missing, unknown or has a value that cannot be."""
+
+
+class PositionError(OperatorError, IndexError):
+    """An index array points outside the axis it indexes."""
 
 
 class AutogradError(MXCoreError):

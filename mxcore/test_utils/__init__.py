@@ -25,6 +25,8 @@ import numpy as np
 import numpy.random as rnd
 import numpy.testing as npt
 
+import mxcore as mx
+
 from ..context import Context, current_context
 from ..ndarray import array
 from ._arrays import (
@@ -46,7 +48,6 @@ from ._arrays import (
     rand_shape_2d,
     rand_shape_3d,
     rand_shape_nd,
-    rand_sparse_ndarray,
     random_arrays,
     random_sample,
     random_uniform_arrays,
@@ -86,6 +87,7 @@ from ._files import download, get_bz2_data, get_mnist, get_mnist_iterator, get_m
 from ._generators import chi_square_check, gen_buckets_probs_with_ppf, mean_check, var_check, verify_generator
 from ._optimizers import compare_optimizer
 from ._running import DummyIter, discard_stderr, environment, retry
+from ._sparse import create_sparse_array, create_sparse_array_zd, rand_sparse_ndarray, shuffle_csr_column_indices
 from ._symbols import (
     check_consistency,
     check_gluon_hybridize_consistency,

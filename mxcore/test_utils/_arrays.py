@@ -10,7 +10,6 @@ import numpy.random as rnd
 
 from .. import ndarray as nd
 from ..context import Context
-from ..spec.errors import MXCoreError
 from ._context import default_context, default_dtype
 
 
@@ -60,14 +59,6 @@ def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[Any
     return np.random.randint(x_low, x_high, dtype=np.int64), np.random.randint(y_low, y_high, dtype=np.int64)
 
 
-def rand_sparse_ndarray(shape: Any, stype: str, *args: Any, **kwargs: Any) -> Any:
-    """Raise: sparse arrays are not part of this version."""
-    raise MXCoreError(
-        f"rand_sparse_ndarray: arrays of storage type {stype!r} are not part of this version of mxcore; "
-        f"use stype='default'."
-    )
-
-
 def rand_ndarray(
     shape: tuple[int, ...],
     stype: str = "default",
@@ -78,9 +69,20 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> Any:
-    """Return an NDArray of normal values on `ctx`; only the storage type 'default' is served so far."""
+    """Return an NDArray of normal values on `ctx`, or a sparse one; see :func:`rand_sparse_ndarray`."""
     if stype != "default":
-        return rand_sparse_ndarray(shape, stype, density=density, dtype=dtype)
+        from ._sparse import rand_sparse_ndarray
+
+        return rand_sparse_ndarray(
+            shape,
+            stype,
+            density,
+            dtype,
+            distribution,
+            modifier_func=modifier_func,
+            shuffle_csr_indices=shuffle_csr_indices,
+            ctx=ctx,
+        )[0]
     return nd.array(random_arrays(shape), dtype=dtype, ctx=ctx if ctx else default_context())
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from .. import ndarray as nd
 from ..context import Context
 from ..ndarray import array
-from ._arrays import rand_sparse_ndarray
 from ._compare import _to_numpy, assert_almost_equal, default_numeric_eps, get_tolerance, get_tols
 from ._context import default_context
 
@@ -180,9 +179,6 @@ def check_numeric_gradient(
     location_npy = {k: v.asnumpy() for k, v in location.items()}
     aux_states = _parse_aux_states(sym, aux_states, ctx, dtype)
     aux_npy = None if aux_states is None else {k: v.asnumpy() for k, v in aux_states.items()}
-    for name, stype in (grad_stype_dict or {}).items():
-        if stype != "default":
-            rand_sparse_ndarray(location[name].shape, stype)
     if grad_nodes is None:
         grad_nodes = sym.list_arguments()
     grad_req = dict(grad_nodes) if isinstance(grad_nodes, dict) else dict.fromkeys(grad_nodes, "write")
@@ -301,11 +297,9 @@ def check_symbolic_backward(
     names = sym.list_arguments()
     if isinstance(expected, (list, tuple)):
         expected = dict(zip(names, expected))
-    for name, stype in (grad_stypes or {}).items():
-        if stype not in (None, "default"):
-            rand_sparse_ndarray(location[name].shape, stype)
     before = {k: np.random.normal(size=expected[k].shape).astype(expected[k].dtype) for k in sorted(expected)}
-    args_grad = {k: _as_nd(v, ctx, dtype) for k, v in before.items()}
+    stypes = {k: stype or "default" for k, stype in (grad_stypes or {}).items()}
+    args_grad = {k: _as_nd(v, ctx, dtype).tostype(stypes.get(k, "default")) for k, v in before.items()}
     if isinstance(grad_req, str):
         grad_req = dict.fromkeys(names, grad_req)
     elif isinstance(grad_req, (list, tuple)):

@@ -73,17 +73,23 @@ def test_resize_sizes():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: transforms.Resize(-3)(image()), r"size should be greater than 0, but got \(-3,\)"),
-        (lambda: transforms.Resize((1, 2, 3))(image()), "has 3 elements"),
+        (
+            lambda: transforms.Resize(-3)(image()),
+            r"size=\(-3,\) must be one number or \(width, height\), greater than 0",
+        ),
+        (lambda: transforms.Resize((1, 2, 3))(image()), r"size=\(1, 2, 3\) must be one number"),
         (lambda: transforms.Resize(3, interpolation=7)(image()), r"unknown interpolation 7; use 0 \(nearest\)"),
-        (lambda: transforms.Resize(3)(image((4, 4))), r"has shape \(4, 4\); it must be \(H, W, C\)"),
-        (lambda: transforms.Resize(3)(image(dtype="int32")), "images of dtype int32 cannot be resized; cast to uint8"),
-        (lambda: transforms.ToTensor()(image((1, 2, 3, 4, 5))), r"has shape \(1, 2, 3, 4, 5\)"),
-        (lambda: transforms.Normalize(0, 1)(mx.nd.ones((4, 2, 2))), r"has shape \(4, 2, 2\).* with C 1 or 3"),
-        (lambda: transforms.Normalize((0, 0), 1)(mx.nd.ones((3, 2, 2))), "mean has 2 elements for 3 channels"),
-        (lambda: transforms.Normalize()(image((3, 2, 2))), "has dtype uint8; convert it to floats first"),
-        (lambda: transforms.CropResize(0, 0, -1, 5)(image()), "must be greater than 0, but got -1 and 5"),
-        (lambda: transforms.CropResize(8, 0, 5, 5)(image()), "columns 8..13 .* do not lie within an image of width 10"),
+        (lambda: transforms.Resize(3)(image((4, 4))), r"an image must be \(H, W, C\) .* but got \(4, 4\)"),
+        (lambda: transforms.Resize(3)(image(dtype="int32")), "data is int32 but must be uint8"),
+        (lambda: transforms.ToTensor()(image((1, 2, 3, 4, 5))), r"but got \(1, 2, 3, 4, 5\)"),
+        (lambda: transforms.Normalize(0, 1)(mx.nd.ones((4, 2, 2))), r"with C 1 or 3, but got \(4, 2, 2\)"),
+        (lambda: transforms.Normalize((0, 0), 1)(mx.nd.ones((3, 2, 2))), "mean has 2 numbers for 3 channels"),
+        (lambda: transforms.Normalize()(image((3, 2, 2))), "data is uint8 but must be of floats; use to_tensor first"),
+        (lambda: transforms.CropResize(0, 0, -1, 5)(image()), "width=-1 and height=5 must be greater than 0"),
+        (
+            lambda: transforms.CropResize(8, 0, 5, 5)(image()),
+            "columns 8 to 13 .* do not lie within an image of width 10",
+        ),
     ],
 )
 def test_misuse_is_explained(make, message):

@@ -230,10 +230,3 @@ def test_reshape_special_codes():
     assert x.reshape(-1, 0, reverse=True).shape == (6, 4)
     with pytest.raises(MXCoreError):
         x.reshape((5, 5))
-
-
-def test_storage_types_are_refused_by_name():
-    with pytest.raises(MXCoreError, match="storage type 'csr' is not part of this version"):
-        nd.zeros((2, 2), stype="csr")
-    with pytest.raises(MXCoreError, match="'row_sparse'"):
-        nd.ones(2).tostype("row_sparse")

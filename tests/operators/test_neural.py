@@ -40,10 +40,12 @@ def test_learned_slopes(differences, shape, slopes):
 def test_random_slopes_stay_in_bounds_and_differ():
     x = mx.nd.array(-np.ones((50, 40)))
     with mx.autograd.train_mode():
-        y = -mx.nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.2, upper_bound=0.3).asnumpy()
+        y, slopes = mx.nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.2, upper_bound=0.3)
+    np.testing.assert_array_equal(slopes.asnumpy(), -y.asnumpy())
+    y = -y.asnumpy()
     assert y.min() >= 0.2 and y.max() <= 0.3 and y.std() > 0.02
-    fixed = -mx.nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.2, upper_bound=0.3).asnumpy()
-    np.testing.assert_allclose(fixed, 0.25, rtol=1e-6)
+    fixed, _ = mx.nd.LeakyReLU(x, act_type="rrelu", lower_bound=0.2, upper_bound=0.3)
+    np.testing.assert_allclose(fixed.asnumpy(), -0.25, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype,rtol", [("float64", 1e-12), ("float32", 1e-5), ("float16", 1e-2)])
@@ -119,7 +121,9 @@ def test_softmax_gradient_has_the_dtype_of_the_data():
 
 def test_fully_connected_in_half_precision_multiplies_in_single():
     x = np.full((1, 4096), 1 / 64, "float16")
-    y = mx.nd.FullyConnected(mx.nd.array(x, dtype="float16"), mx.nd.array(x, dtype="float16"), no_bias=True, num_hidden=1)
+    y = mx.nd.FullyConnected(
+        mx.nd.array(x, dtype="float16"), mx.nd.array(x, dtype="float16"), no_bias=True, num_hidden=1
+    )
     assert y.dtype == np.float16 and float(y.asnumpy()[0, 0]) == 1.0
 
 

@@ -39,7 +39,9 @@ def test_gradients_of_the_rectified_form(differences):
     fn = mx.nd.contrib.BatchNormWithReLU
 
     def run(x, gamma, beta):
-        return fn(x, gamma, beta, mx.nd.zeros((2,), dtype="float64"), mx.nd.ones((2,), dtype="float64"), fix_gamma=False)
+        return fn(
+            x, gamma, beta, mx.nd.zeros((2,), dtype="float64"), mx.nd.ones((2,), dtype="float64"), fix_gamma=False
+        )
 
     differences(run, inputs((3, 2, 4), 1))
 

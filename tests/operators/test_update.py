@@ -49,6 +49,7 @@ def test_without_out_the_weight_stays(record):
 @pytest.mark.parametrize("record", RULES, ids=lambda r: r.name)
 def test_pieces_and_strided_arrays_give_the_same(record, monkeypatch):
     monkeypatch.setattr(kernels, "PIECE", 5)
+    monkeypatch.setattr(kernels, "SMALL", 0)
     kernel = kernels_of(record.name)
     sample = list(record.samples(np.random.default_rng(2)))[-1]
     attributes = record.parse(sample.attributes)

@@ -119,8 +119,11 @@ def test_random_shapes_and_arrays():
     assert a.shape == (2, 3) and a.dtype == np.float32 and scalar.shape == ()
     assert tu.rand_ndarray((2, 3)).shape == (2, 3)
     assert np.dtype(tu.rand_ndarray((2,), dtype="float64").dtype) == np.float64
-    with pytest.raises(mx.MXNetError, match="storage type 'csr' are not part of this version"):
-        tu.rand_ndarray((2, 3), "csr")
+    assert tu.rand_ndarray((2, 3), "csr").stype == "csr"
+    rows, (values, indices) = tu.rand_sparse_ndarray((5, 2), "row_sparse", rsp_indices=[1, 4], data_init=3)
+    assert rows.asnumpy()[[1, 4]].tolist() == values.tolist() == [[3, 3], [3, 3]] and list(indices) == [1, 4]
+    law = tu.rand_ndarray((5, 64), "csr", density=0.5, distribution="powerlaw")
+    assert np.diff(law.indptr.asnumpy()).tolist()[:4] == [2, 4, 8, 16]
     assert sorted(tu.random_sample([1, 2, 3], 3)) == [1, 2, 3]
 
 

@@ -83,7 +83,7 @@ def sum_like(xp: Any, g: Any, like: Any) -> Any:
         return g
     lead = g.ndim - like.ndim
     axes = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(like.shape) if n == 1 and g.shape[lead + i] != 1)
-    return g.sum(axis=axes, keepdims=True, dtype=g.dtype).reshape(like.shape)
+    return xp.add.reduce(g, axis=axes, keepdims=True, dtype=g.dtype).reshape(like.shape)
 
 
 @kernel("add_n")

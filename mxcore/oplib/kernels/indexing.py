@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...spec.errors import OperatorError, ParameterError, ShapeError
+from ...spec.errors import PositionError, ParameterError, ShapeError
 from ..table import kernel
 from .reduction import with_axes
 from .shape import fresh, replaced
@@ -21,15 +21,15 @@ def whole(indices: Any) -> Any:
     return indices if indices.dtype == np.int64 else indices.astype(np.int64)
 
 
-def outside(name: str, value: Any, axis: int, n: int) -> OperatorError:
+def outside(name: str, value: Any, axis: int, n: int) -> PositionError:
     """Return the error for a position outside an axis."""
-    return OperatorError(
+    return PositionError(
         f"operator '{name}': position {int(value)} is out of bounds for axis {axis} with length {n}.", operator=name
     )
 
 
 def bounded(xp: Any, indices: Any, n: int, mode: str, axis: int, name: str) -> Any:
-    """Return positions in ``[0, n)`` by ``mode``; raises OperatorError for one outside with ``"raise"``."""
+    """Return positions in ``[0, n)`` by ``mode``; raises PositionError for one outside with ``"raise"``."""
     i = whole(indices)
     if mode == "wrap":
         return i % n

@@ -108,7 +108,7 @@ def expand_like(xp: Any, x: Any, like: Any, *, axes: int) -> Any:
 
 @kernel("_fold")
 def fold(xp: Any, x: Any, *, axes: int) -> Any:
-    return x.sum(axis=tuple(range(-axes, 0))).reshape(x.shape[: x.ndim - axes] or (1,))
+    return np.add.reduce(x, axis=tuple(range(-axes, 0))).reshape(x.shape[: x.ndim - axes] or (1,))
 
 
 @kernel("_linalg_extractdiag")

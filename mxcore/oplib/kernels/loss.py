@@ -165,12 +165,12 @@ def ctc(
     data_lengths, label_lengths : ndarrays of int, ``(N,)``
     blank : int
     """
-    steps, n, classes = x.shape
+    steps, n, _ = x.shape
     size = 2 * label.shape[1] + 1
     x = x.astype(np.float64)
     x -= x.max(axis=2, keepdims=True)
     p = np.exp(x)
-    total = p.sum(axis=2, keepdims=True)
+    total = np.add.reduce(p, axis=2, keepdims=True)
     p /= total
     # Blanks between labels: position s of a path stands for class path[s].
     path = np.full((n, size), blank)

@@ -39,7 +39,7 @@ def row_sum(xp: Any, x: Any, axis: Any) -> Any:
     if _in_rows(xp, axis, x):
         # A third of the time of add.reduce.
         return np.einsum("rk->r", x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], 1)
-    return x.sum(axis=axis, keepdims=True)
+    return np.add.reduce(x, axis=axis, keepdims=True)
 
 
 def row_dot(xp: Any, x: Any, y: Any, axis: Any) -> Any:
@@ -47,7 +47,7 @@ def row_dot(xp: Any, x: Any, y: Any, axis: Any) -> Any:
     if _in_rows(xp, axis, x, y):
         k = x.shape[-1]
         return np.matmul(x.reshape(-1, 1, k), y.reshape(-1, k, 1)).reshape(*x.shape[:-1], 1)
-    return (x * y).sum(axis=axis, keepdims=True)
+    return np.add.reduce((x * y), axis=axis, keepdims=True)
 
 
 def _rows(x: Any, flatten: bool) -> Any:
@@ -286,6 +286,17 @@ def leaky_backward(xp: Any, g: Any, x: Any, *, slope: float) -> Any:
     return r
 
 
+@kernel("_backward_prelu")
+def backward_prelu(xp: Any, g: Any, x: Any, gamma: Any) -> Any:
+    slopes = _channels(gamma, x)
+    below = xp.where(x > 0, xp.zeros((), x.dtype), g)
+    dx = xp.where(x > 0, g, below * slopes)
+    below = below * x
+    lead = below.ndim - slopes.ndim
+    axes = tuple(i for i in range(below.ndim) if i < lead or slopes.shape[i - lead] == 1)
+    return dx, np.add.reduce(below, axis=axes, dtype=g.dtype).reshape(gamma.shape)
+
+
 @kernel("_gelu_backward")
 def gelu_backward(xp: Any, g: Any, x: Any) -> Any:
     if x.dtype == np.float16:
@@ -318,9 +329,7 @@ def softmax_of(xp: Any, x: Any, axis: Any, temperature: float | None = None, dty
 
 
 @kernel("softmax")
-def softmax(
-    xp: Any, x: Any, length: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool
-) -> Any:
+def softmax(xp: Any, x: Any, length: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool) -> Any:
     if length is None:
         return softmax_of(xp, x, axis, temperature, dtype)
     axis %= x.ndim
@@ -334,7 +343,7 @@ def softmax(
     if temperature is not None:
         y /= temperature
     y = into(xp, xp.exp, y)
-    total = y.sum(axis=axis, keepdims=True)
+    total = np.add.reduce(y, axis=axis, keepdims=True)
     y /= xp.where(total > 0, total, 1)
     return y.astype(dtype or x.dtype, copy=False)
 
@@ -404,7 +413,7 @@ def keep_mask(xp: Any, rng: np.random.Generator, shape: Any, p: float, dtype: An
     n = math.prod(shape)
     kind, levels = (np.uint8, 256) if p * 256 == int(p * 256) else (np.uint16, 65536)
     per_draw = 8 // np.dtype(kind).itemsize
-    bits = rng.bit_generator.random_raw(-(-n // per_draw)).view(kind)[:n].reshape(shape)  # type: ignore[attr-defined]
+    bits = rng.bit_generator.random_raw(-(-n // per_draw)).view(kind)[:n].reshape(shape)
     mask = (bits >= round(p * levels)).astype(dtype) if p < 1 else np.zeros(shape, dtype)
     if p < 1:
         mask *= 1 / (1 - p)

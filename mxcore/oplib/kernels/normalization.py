@@ -35,7 +35,7 @@ def channel_sum(xp: Any, x: Any, axis: int) -> Any:
     lead, channels, tail = _split(x.shape, axis)
     if xp is not np or x.dtype.kind != "f" or x.dtype == np.float16:
         axes = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-        return x.sum(axis=axes, dtype=np.float32 if x.dtype == np.float16 else x.dtype).astype(x.dtype, copy=False)
+        return np.add.reduce(x, axis=axes, dtype=np.float32 if x.dtype == np.float16 else x.dtype).astype(x.dtype, copy=False)
     return _sums(np.ascontiguousarray(x).reshape(lead, channels, tail)).astype(x.dtype)
 
 
@@ -43,11 +43,11 @@ def _sums(x: np.ndarray) -> np.ndarray:
     """Return the sums ``(C,)`` of ``(L, C, R)``, in float64."""
     lead, channels, tail = x.shape
     if tail >= _SHORT:
-        return np.einsum("rk->r", x.reshape(-1, tail)).reshape(lead, channels).sum(axis=0, dtype=np.float64)
+        return np.add.reduce(np.einsum("rk->r", x.reshape(-1, tail)).reshape(lead, channels), axis=0, dtype=np.float64)
     total = np.zeros(channels * tail)
     for part in _pieces(x.shape):
         total += np.add.reduce(x[part].reshape(-1, channels * tail), axis=0)
-    return total.reshape(channels, tail).sum(axis=1)
+    return np.add.reduce(total.reshape(channels, tail), axis=1)
 
 
 def _dots(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -55,7 +55,7 @@ def _dots(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     lead, channels, tail = x.shape
     if tail >= _SHORT:
         rows = np.matmul(x.reshape(-1, 1, tail), y.reshape(-1, tail, 1))
-        return rows.reshape(lead, channels).sum(axis=0, dtype=np.float64)
+        return np.add.reduce(rows.reshape(lead, channels), axis=0, dtype=np.float64)
     total = np.zeros(channels)
     for part in _pieces(x.shape):
         with borrow("product", x[part].shape, x.dtype) as product:
@@ -283,30 +283,28 @@ def backward_layer_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any
 
 
 def _in_groups(x: Any, groups: int) -> Any:
-    return x.reshape(x.shape[0], groups, -1)
+    return x.reshape(x.shape[0], groups or x.shape[1], -1)
 
 
 @kernel("GroupNorm")
-def group_norm(
-    xp: Any, x: Any, gamma: Any, beta: Any, *, num_groups: int, eps: float, output_mean_var: bool
-) -> Any:
+def group_norm(xp: Any, x: Any, gamma: Any, beta: Any, *, num_groups: int, eps: float, output_mean_var: bool) -> Any:
     y, mean, std = _standardized(xp, _in_groups(_f32(x), num_groups), 2, eps)
-    y = y.reshape(x.shape)
-    y *= _along(gamma, x.ndim, 1)
-    y += _along(beta, x.ndim, 1)
+    y *= gamma[:, None]
+    y += beta[:, None]
     shape = (x.shape[0], num_groups)
-    return tuple(v.astype(x.dtype, copy=False) for v in (y, mean.reshape(shape), std.reshape(shape)))
+    return tuple(v.astype(x.dtype, copy=False) for v in (y.reshape(x.shape), mean.reshape(shape), std.reshape(shape)))
 
 
 @kernel("_backward_GroupNorm")
-def backward_group_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, num_groups: int, eps: float) -> Any:
-    grad, std = _f32(g), _f32(std)[:, :, None]
+def backward_group_norm(
+    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, num_groups: int, eps: float
+) -> Any:
+    grad, std = _in_groups(_f32(g), num_groups), _f32(std)[:, :, None]
     xhat = _in_groups(_f32(x), num_groups) - _f32(mean)[:, :, None]
     xhat /= std
-    dgamma = channel_sum(xp, grad * xhat.reshape(x.shape), 1)
+    dgamma = channel_sum(xp, grad * xhat, 1)
     dbeta = channel_sum(xp, grad, 1)
-    weighted = _in_groups(grad * _along(_f32(gamma), x.ndim, 1), num_groups)
-    dx = _standardize_backward(xp, weighted, xhat, std, 2).reshape(x.shape)
+    dx = _standardize_backward(xp, grad * _f32(gamma)[:, None], xhat, std, 2).reshape(x.shape)
     return dx.astype(x.dtype, copy=False), dgamma.astype(gamma.dtype), dbeta.astype(gamma.dtype)
 
 
@@ -326,7 +324,7 @@ def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
 @kernel("L2Normalization")
 def l2_normalization(xp: Any, x: Any, *, eps: float, mode: str) -> Any:
     work = _f32(x)
-    norm = xp.sqrt(xp.square(work).sum(axis=_l2_axes(mode, x.ndim), keepdims=True) + work.dtype.type(eps))
+    norm = xp.sqrt(xp.add.reduce(xp.square(work), axis=_l2_axes(mode, x.ndim), keepdims=True) + work.dtype.type(eps))
     return (work / norm).astype(x.dtype, copy=False), norm.astype(x.dtype, copy=False)
 
 

@@ -29,11 +29,11 @@ def positions(xp: Any, x: Any, axis: int, is_ascend: bool) -> Any:
 def best(xp: Any, x: Any, axis: int, k: int, is_ascend: bool) -> Any:
     """Return the positions of the first ``k`` elements in order."""
     n = x.shape[axis]
-    if xp is np and k <= 8 and k < n and x.size:
+    if xp is np and k <= 8 and n >= 64:
         found = _searched(x, axis, k, is_ascend)
         if found is not None:
             return found
-    if xp is np and n >= 256 and k * 8 <= n and x.size:
+    if xp is np and n >= 256 and k * 8 <= n:
         found = _selected(x, axis, k, is_ascend)
         if found is not None:
             return found
@@ -47,24 +47,27 @@ def _searched(x: np.ndarray, axis: int, k: int, is_ascend: bool) -> np.ndarray |
     A search is about as fast as reading the array. None where values could be confused with what stands for
     "taken out", or NaN is not last.
     """
-    search = np.argmin if is_ascend else np.argmax
     if x.dtype.kind == "f":
         out: Any = np.inf if is_ascend else -np.inf
     elif x.dtype.kind in "iu":
         out = np.iinfo(x.dtype).max if is_ascend else np.iinfo(x.dtype).min
     else:
         return None
-    left = x.copy() if k > 1 else x
-    found = []
+    rows = np.array(np.moveaxis(x, axis, -1), order="C")
+    shape = rows.shape[:-1]
+    rows = rows.reshape(-1, x.shape[axis])
+    flat = rows.reshape(-1)
+    begins = np.arange(rows.shape[0]) * rows.shape[1]
+    found = np.empty((rows.shape[0], k), np.int64)
     for i in range(k):
-        at = np.expand_dims(search(left, axis), axis)
-        values = np.take_along_axis(left, at, axis)
+        at = rows.argmin(1) if is_ascend else rows.argmax(1)
+        places = begins + at
+        values = flat[places]
         if bool((values == out).any()) or bool((values != values).any()):
             return None
-        found.append(at)
-        if i + 1 < k:
-            np.put_along_axis(left, at, out, axis)
-    return np.concatenate(found, axis) if k > 1 else found[0]
+        found[:, i] = at
+        flat[places] = out
+    return np.moveaxis(found.reshape(*shape, k), -1, axis)
 
 
 def _selected(x: np.ndarray, axis: int, k: int, is_ascend: bool) -> np.ndarray | None:

@@ -86,7 +86,7 @@ def _sum_by_products(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
 
 def _sums(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if xp is not np:
-        return x.sum(axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
+        return np.add.reduce(x, axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
     if x.dtype == np.float16:
         x = x.astype(np.float32)
     if x.size >= _MANY and axes and x.dtype.kind == "f" and x.flags.c_contiguous:
@@ -109,7 +109,7 @@ def averaged(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.dtype.kind == "f":
         r = _sums(xp, x, axes, keepdims)
         return r / r.dtype.type(count)
-    return xp.trunc(x.sum(axis=axes, keepdims=keepdims) / max(count, 1))
+    return xp.trunc(xp.add.reduce(x, axis=axes, keepdims=keepdims) / max(count, 1))
 
 
 @kernel("mean")
@@ -129,7 +129,7 @@ def min_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
 
 @kernel("prod")
 def prod(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
-    r = x.prod(axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
+    r = np.multiply.reduce(x, axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
     return finish(xp, r, x.dtype)
 
 
@@ -173,7 +173,7 @@ def sum_of_squares(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> An
     if len(axes) == x.ndim and not keepdims and x.dtype.kind == "f":
         flat = x.reshape(-1)
         return xp.dot(flat, flat)
-    return (x * x).sum(axis=axes, dtype=x.dtype, keepdims=keepdims)
+    return np.add.reduce((x * x), axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
 @kernel("_square_sum")

@@ -452,9 +452,7 @@ def _masks(steps: int, length: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 def _network(mode: str, inputs: int, a: Any) -> Layout:
-    return Layout(
-        mode, inputs, a["state_size"], a["num_layers"], 2 if a["bidirectional"] else 1, a["projection_size"]
-    )
+    return Layout(mode, inputs, a["state_size"], a["num_layers"], 2 if a["bidirectional"] else 1, a["projection_size"])
 
 
 @kernel("RNN", numpy=True)
@@ -482,9 +480,7 @@ def rnn(
             k = layer * directions + direction
             ys = np.empty((steps, n, recurrent), work) if directions > 1 else y
             c = None if state_cell is None else np.ascontiguousarray(state_cell[k], work)
-            h, c = _FORWARD[network.mode](
-                _ordered(x, direction, order), cells[k], state[k], c, ys, reserve, mask
-            )
+            h, c = _FORWARD[network.mode](_ordered(x, direction, order), cells[k], state[k], c, ys, reserve, mask)
             last_h[k] = h
             if last_c is not None:
                 last_c[k] = c
@@ -545,7 +541,7 @@ def backward_rnn(
 
     dy = np.zeros(output.shape, work) if g is None else np.ascontiguousarray(g, work)
     for layer in range(layers - 1, -1, -1):
-        dx = None
+        dx: Any = None
         for direction in range(directions):
             k = layer * directions + direction
             part = slice(direction * recurrent, (direction + 1) * recurrent)

@@ -194,9 +194,7 @@ def erfinv(x: Any) -> Any:
     w = -np.log1p(-x * x)
     near = np.abs(x) > 0.9
     w[near] = -np.log((1.0 - x[near]) * (1.0 + x[near]))
-    y = np.where(
-        w < 5.0, _horner(_ERFINV_CENTRE, w - 2.5), _horner(_ERFINV_TAIL, np.sqrt(np.maximum(w, 5.0)) - 3.0)
-    )
+    y = np.where(w < 5.0, _horner(_ERFINV_CENTRE, w - 2.5), _horner(_ERFINV_TAIL, np.sqrt(np.maximum(w, 5.0)) - 3.0))
     y *= x
     # The approximation is good to single precision, less so at the very end; steps of Halley's rule, which triple the
     # digits, give double precision, on erfc where erf is near 1.

@@ -6,6 +6,7 @@ Pixel arithmetic is in :mod:`mxcore.oplib.pixels`. Everything here is for NumPy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,18 +67,16 @@ def random_flip_top_bottom(x: Any, *, rng: Any) -> Any:
     return flip_top_bottom(x) if rng.random() < 0.5 else x.copy()
 
 
-for _name in ("brightness", "contrast", "saturation", "hue"):
+def _by_factor(change: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *, rng, min_factor, max_factor: change(x, rng.uniform(min_factor, max_factor))
 
-    def _change(x: Any, *, rng: Any, min_factor: float, max_factor: float, fn: Any = getattr(pixels, _name)) -> Any:
-        return fn(x, rng.uniform(min_factor, max_factor))
 
-    kernel(f"_image_random_{_name}", numpy=True)(_change)
+for _change in (pixels.brightness, pixels.contrast, pixels.saturation, pixels.hue):
+    kernel(f"_image_random_{_change.__name__}", numpy=True)(_by_factor(_change))
 
 
 @kernel("_image_random_color_jitter", numpy=True)
-def random_color_jitter(
-    x: Any, *, rng: Any, brightness: float, contrast: float, saturation: float, hue: float
-) -> Any:
+def random_color_jitter(x: Any, *, rng: Any, brightness: float, contrast: float, saturation: float, hue: float) -> Any:
     changes = (
         (pixels.brightness, brightness, 1.0),
         (pixels.contrast, contrast, 1.0),

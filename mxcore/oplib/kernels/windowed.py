@@ -185,17 +185,11 @@ def pooling_gather(v: Any, x: Any, y: Any, *, cudnn_off: bool, **a: Any) -> Any:
 # Resizing
 
 
-@kernel("_upsample")
-def upsample(xp: Any, x: Any, *, scale: int) -> Any:
+def upsample(xp: Any, x: Any, scale: int) -> Any:
+    """Repeat rows and columns ``scale`` times."""
     n, c, h, w = x.shape
     wide = xp.broadcast_to(x[:, :, :, None, :, None], (n, c, h, scale, w, scale))
     return xp.array(wide, order="C").reshape(n, c, h * scale, w * scale)
-
-
-@kernel("_upsample_backward")
-def upsample_backward(xp: Any, g: Any, *, scale: int) -> Any:
-    n, c, h, w = g.shape
-    return g.reshape(n, c, h // scale, scale, w // scale, scale).sum(axis=(3, 5), dtype=g.dtype)
 
 
 @functools.lru_cache(maxsize=256)
@@ -290,11 +284,6 @@ def bilinear_resize_backward(xp: Any, g: Any, data: Any, *, align_corners: bool)
     return separable(xp, g, rows.T, columns.T)
 
 
-def _upsampling_scales(xs: Any, scale: int) -> list[int]:
-    h = xs[0].shape[2] * scale
-    return [h // x.shape[2] for x in xs]
-
-
 def bilinear_upsampling(scale: int) -> dict[str, Any]:
     """Return kernel, stride and pad of the deconvolution that upsamples by ``scale``."""
     return {
@@ -313,7 +302,8 @@ def upsampling(*xs: Any, scale: int, sample_type: str, multi_input_mode: str, **
             x.shape, w.shape, adj=(), target_shape=(), dilate=(), num_group=x.shape[1], layout=None, **how
         )
         return convolution_backward_data(x, w, data_shape=shape, **full)
-    parts = [upsample(np, x, scale=s) for x, s in zip(xs, _upsampling_scales(xs, scale))]
+    height = xs[0].shape[2] * scale
+    parts = [upsample(np, x, height // x.shape[2]) for x in xs]
     if len(parts) == 1:
         return parts[0]
     if multi_input_mode == "concat":
@@ -322,3 +312,13 @@ def upsampling(*xs: Any, scale: int, sample_type: str, multi_input_mode: str, **
     for part in parts[1:]:
         total += part
     return total
+
+
+@kernel("_backward_UpSampling")
+def backward_upsampling(xp: Any, g: Any, *xs: Any, scale: int, multi_input_mode: str, index: int) -> Any:
+    n, c, h, w = xs[index].shape
+    scale = xs[0].shape[2] * scale // h
+    if multi_input_mode == "concat":
+        first = sum(x.shape[1] for x in xs[:index])
+        g = g[:, first : first + c]
+    return g.reshape(n, c, h, scale, w, scale).sum(axis=(3, 5), dtype=g.dtype)
