@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types bench docs clean
+.PHONY: demo test compat lint types bench docs clean
 
 $(STAMP): pyproject.toml plugins/mxnet_compat/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,6 +20,14 @@ test: $(STAMP)
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --doctest-modules mxcore docs README.md --doctest-glob="*.md" -p no:randomly
 	$(BIN)/python -m mxcore.testing.engine_programs --engine seeded --programs 2000 --ops 50-200
+
+# The other ends of what is supported: NumPy 1.26, and the newer Pythons that this machine has.
+compat: $(STAMP)
+	sh .ci/compat $(PYTHON) "numpy==1.26.4"
+	for version in 3.12 3.13; do \
+	  if python$$version -c "" 2>/dev/null; then sh .ci/compat python$$version numpy || exit 1; \
+	  else echo "python$$version is not here: not tested"; fi; \
+	done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -68,8 +68,7 @@ class Array:
     _ctx: Any
     _data: Any
     _tape: Any
-    #: Whether the class has a storage type of its own; such a class has ``_result_class(bound, inputs)``, which names
-    #: the class of an operator's results.
+    #: Whether the class has a storage type other than dense.
     _sparse = False
 
 

@@ -9,7 +9,7 @@ case (:mod:`mxcore.dispatch.fast`); everything it does not handle comes here. ``
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..operators import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, Joint, Operator, Spec
@@ -22,6 +22,24 @@ from .writes import touched
 
 #: Signatures kept per bound operator before the cache is cleared.
 SIGNATURES = 4096
+
+
+class Storage:
+    """What storage types other than dense have to say about a call; nothing until their classes are imported.
+
+    Attributes
+    ----------
+    adapt : callable or None
+        ``adapt(bound, inputs, cls) -> (bound, cls)``: what to call, and the class of the results.
+    """
+
+    __slots__ = ("adapt",)
+
+    def __init__(self) -> None:
+        self.adapt: Callable[[Bound, Sequence[Any], Any], tuple[Bound, Any]] | None = None
+
+
+storage = Storage()
 
 
 def pullback_of(operator: Operator, attributes: dict[str, Any]) -> Any:
@@ -251,7 +269,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     operator = bound.operator
     signature: list[Any] = []
     arrays: list[Any] = []
-    found = sparse = None
+    found = None
     for position, x in enumerate(inputs):
         if x is None:
             arrays.append(None)
@@ -259,8 +277,6 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             continue
         if not isinstance(x, Array):
             raise bad_input(operator, position, x)
-        if x._sparse:
-            sparse = x
         if found is None:
             found = x._ctx
             if cls is None:
@@ -280,8 +296,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             signature.append(shape_of(x))
             signature.append(dtype_of(x).char)
     ctx = found or ctx or current_context()
-    if sparse is not None:
-        cls = sparse._result_class(bound, inputs)
+    if storage.adapt is not None:
+        bound, cls = storage.adapt(bound, inputs, cls)
     key = tuple(signature)
     specs = bound.signatures.get(key, False)
     if specs is False:
@@ -495,9 +511,8 @@ def _deferred(
             device=ctx,
         )
         hidden = held
-        for y in written:
-            if overwrite or y not in ys:
-                touched(y)
+        for y in written[0 if overwrite else len(ys) :]:
+            touched(y)
     if recording:
         node = new_node(bound, tuple(inputs), Promised(ys, hidden, bound))
         for i, y in enumerate(ys):

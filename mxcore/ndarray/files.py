@@ -216,7 +216,7 @@ def _sparse_values(reader: Reader, storage: int, what: str) -> Entry:
     values = reader.array(stored, dtype, what)
     parts = [reader.array(lengths, t, label).astype(np.int64, copy=False) for label, lengths, t in aux]
     indices = parts[-1]
-    if indices.size and not (0 <= indices.min() and indices.max() < shape[1 if storage == _CSR else 0]):
+    if indices.size and not (indices.min() >= 0 and indices.max() < shape[1 if storage == _CSR else 0]):
         reader.fail(f"indices of {what} are outside of its shape {shape}")
     if storage == _CSR and not (parts[0][0] == 0 and parts[0][-1] == stored[0] and (np.diff(parts[0]) >= 0).all()):
         reader.fail(f"indptr of {what} does not rise from 0 to {stored[0]}")
@@ -421,7 +421,7 @@ def _raw(values: np.ndarray, dtype: np.dtype) -> memoryview:
     return values.astype(dtype, copy=False).reshape(-1).view(np.uint8).data
 
 
-def _write(stream: Any, names: list[bytes], arrays: Iterable[NDArray], count: int) -> None:
+def _write(stream: Any, names: list[bytes], arrays: Iterable[Any], count: int) -> None:
     stream.write(struct.pack("<QQQ", LIST_MAGIC, 0, count))
     for x in arrays:
         # Blocks until the engine has made the values.

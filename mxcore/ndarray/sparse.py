@@ -8,7 +8,7 @@ they were given until it is written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,11 +17,11 @@ from .. import operators
 from ..base import NotSupportedForSparseNDArray
 from ..dispatch import fast, runtime
 from ..dispatch.array import Array, Cell, cell_of, dtype_of, shape_of, wrap
-from ..dispatch.call import invoke
+from ..dispatch.call import Bound, invoke, storage
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call, resolve
 from ..spec import ParameterError
-from . import creation, storage_types
+from . import creation, lazy_rows, storage_types
 from .namespace import prefixed
 from .ndarray import NDArray
 
@@ -47,17 +47,18 @@ _NUMBERS = (int, float, np.generic)
 _given: WeakKeyDictionary[Cell, tuple[int, tuple[np.ndarray, ...]]] = WeakKeyDictionary()
 
 
+def _given_parts(x: Any) -> tuple[np.ndarray, ...] | None:
+    """Return the parts that ``x`` was made from, if they are known and it was not written since."""
+    cell = x._cell
+    given = None if cell is None else _given.get(cell)
+    return given[1] if given is not None and given[0] == cell.version else None
+
+
 class BaseSparseNDArray(NDArray):
     """What the two sparse classes share."""
 
     __slots__ = ()
     _sparse = True
-
-    @staticmethod
-    def _result_class(bound: Any, inputs: Any) -> type[NDArray]:
-        """Return the class of an operator's results; dispatch asks when an input is sparse."""
-        kinds = "".join([x.stype[0] for x in inputs if x is not None])
-        return _CLASS[storage_types.infer(bound.operator.name, kinds, bound.attributes)]
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -74,11 +75,7 @@ class BaseSparseNDArray(NDArray):
     def _parts(self) -> tuple[np.ndarray, ...]:
         """Return ``data``, then the auxiliary arrays in MXNet's order, as NumPy arrays. Blocks."""
         values = self.asnumpy()
-        cell = self._cell
-        given = _given.get(cell) if cell is not None else None
-        if cell is not None and given is not None and given[0] == cell.version:
-            return given[1]
-        return self._computed(values)
+        return _given_parts(self) or self._computed(values)
 
     def _part(self, i: int) -> NDArray:
         return creation.array(self._parts()[i], ctx=self._ctx, dtype=self._parts()[i].dtype)
@@ -157,7 +154,7 @@ class BaseSparseNDArray(NDArray):
     # -- subclasses say -----------------------------------------------------------------------------------------
 
     _takes_numbers = False
-    _aux_types: list[Any] = []
+    _aux_types: ClassVar[list[Any]] = []
 
     def _computed(self, values: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what :meth:`_parts` returns, from dense values."""
@@ -194,7 +191,7 @@ class CSRNDArray(BaseSparseNDArray):
     """
 
     __slots__ = ()
-    _aux_types = [np.int64, np.int64]
+    _aux_types: ClassVar[list[Any]] = [np.int64, np.int64]
 
     @property
     def stype(self) -> str:
@@ -278,7 +275,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     __slots__ = ()
     _takes_numbers = True
-    _aux_types = [np.int64]
+    _aux_types: ClassVar[list[Any]] = [np.int64]
 
     @property
     def stype(self) -> str:
@@ -324,6 +321,24 @@ class RowSparseNDArray(BaseSparseNDArray):
 
 
 _CLASS: dict[str, type[NDArray]] = {"d": NDArray, "r": RowSparseNDArray, "c": CSRNDArray}
+
+
+def _adapt(bound: Bound, inputs: Any, cls: Any) -> tuple[Bound, Any]:
+    """Return what to call, and the class of its results."""
+    for x in inputs:
+        if x is not None and x._sparse:
+            break
+    else:
+        return bound, cls
+    name = bound.operator.name
+    kinds = "".join([x.stype[0] for x in inputs if x is not None])
+    if name in lazy_rows.LAZY and lazy_rows.applies(bound, inputs):
+        parts = _given_parts(inputs[1])
+        bound = lazy_rows.RowsBound(bound, None if parts is None else parts[-1])
+    return bound, _CLASS[storage_types.infer(name, kinds, bound.attributes)]
+
+
+storage.adapt = _adapt
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -507,7 +522,9 @@ def _dtype(source: Any, dtype: Any) -> np.dtype:
 
 def _agree(found: Any, wanted: Any, what: str) -> None:
     if wanted is not None and tuple(found) != tuple(wanted):
-        raise ParameterError(f"nd.sparse.{what}: shape mismatch: the source has shape {tuple(found)} but shape={wanted}.")
+        raise ParameterError(
+            f"nd.sparse.{what}: shape mismatch: the source has shape {tuple(found)} but shape={wanted}."
+        )
 
 
 def _not_zero(values: np.ndarray) -> np.ndarray:
@@ -598,7 +615,9 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
         _agree(arg1.shape, shape, "csr_matrix")
         return array(arg1, ctx, dtype)
     if isinstance(arg1, RowSparseNDArray):
-        raise ParameterError("nd.sparse.csr_matrix: a RowSparseNDArray cannot be made csr; use tostype('default') first.")
+        raise ParameterError(
+            "nd.sparse.csr_matrix: a RowSparseNDArray cannot be made csr; use tostype('default') first."
+        )
     return _from_dense(arg1, "csr", shape, ctx, dtype)
 
 
@@ -617,7 +636,7 @@ def _csr_from_places(data: Any, row: Any, column: Any, shape: Any, ctx: Any, dty
             f"nd.sparse.csr_matrix: data, row and column must have 1 axis and one length, but have shapes "
             f"{source.shape}, {rows.shape} and {columns.shape}."
         )
-    if rows.size and not (0 <= rows.min() and rows.max() < m and 0 <= columns.min() and columns.max() < n):
+    if rows.size and not (min(rows.min(), columns.min()) >= 0 and rows.max() < m and columns.max() < n):
         raise ParameterError(f"nd.sparse.csr_matrix: a row or column is outside of shape {(m, n)}.")
     flat, where = np.unique(rows * n + columns, return_inverse=True)
     values = np.zeros(len(flat), source.dtype)
@@ -669,12 +688,14 @@ def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, d
         if len(arg1) > 2 or all(isinstance(n, int | np.integer) for n in arg1):
             _agree(arg1, shape, "row_sparse_array")
             return zeros("row_sparse", arg1, ctx, dtype)
-        return _rows_from_parts(*arg1, shape, ctx, dtype)
+        return _rows_from_parts(arg1[0], arg1[1], shape, ctx, dtype)
     if isinstance(arg1, RowSparseNDArray):
         _agree(arg1.shape, shape, "row_sparse_array")
         return array(arg1, ctx, dtype)
     if isinstance(arg1, CSRNDArray):
-        raise ParameterError("nd.sparse.row_sparse_array: a CSRNDArray cannot be made row_sparse; use tostype('default').")
+        raise ParameterError(
+            "nd.sparse.row_sparse_array: a CSRNDArray cannot be made row_sparse; use tostype('default')."
+        )
     return _from_dense(arg1, "row_sparse", shape, ctx, dtype)
 
 
@@ -699,5 +720,9 @@ def _rows_from_parts(data: Any, indices: Any, shape: Any, ctx: Any, dtype: Any) 
     return _make(RowSparseNDArray, dense, ctx, (values, rows))
 
 
-# Operators that MXNet offers here work on arrays of any class.
-__getattr__, __dir__ = prefixed(__name__, "", "_sparse_")
+_find, __dir__ = prefixed(__name__, "", "_sparse_")
+
+
+def __getattr__(name: str) -> Any:
+    # Operators that MXNet offers here work on arrays of any class.
+    return _find("_adagrad_update" if name == "adagrad_update" else name)

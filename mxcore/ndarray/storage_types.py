@@ -15,11 +15,14 @@ __all__ = ["infer"]
 Rule = Callable[[str, Mapping[str, Any]], str]
 
 #: f(0) = 0 (or no function at all): the result has the storage type of the first input.
-ZERO_PRESERVING = """
-abs arcsin arcsinh arctan arctanh cbrt ceil degrees expm1 fix floor log1p negative radians relu rint round sign sin sinh
-sqrt square tan tanh trunc
-_copy BlockGrad make_loss zeros_like _mul_scalar _div_scalar
-""".split()
+# fmt: off
+ZERO_PRESERVING = [
+    "abs", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "degrees", "expm1", "fix",
+    "floor", "log1p", "negative", "radians", "relu", "rint", "round", "sign", "sin", "sinh",
+    "sqrt", "square", "tan", "tanh", "trunc", "_copy", "BlockGrad", "make_loss", "zeros_like", "_mul_scalar",
+    "_div_scalar",
+]
+# fmt: on
 
 #: Both inputs row_sparse or both csr: so is the result.
 ALIKE = ["elemwise_add", "elemwise_sub", "_maximum", "_minimum", "_hypot"]

@@ -80,6 +80,11 @@ def _of(attributes: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {k: attributes[k] for k in names}
 
 
+def _named(name: str, e: ShapeError) -> ShapeError:
+    """Return an error of the kernel room, which knows the family only, under the operator's own name."""
+    return ShapeError(f"operator '{name}': {str(e).partition(': ')[2]}", **{**e.fields, "operator": name})
+
+
 def _channel_axis(layout: str | None) -> int:
     return -1 if layout and layout.endswith("C") else 1
 
@@ -95,7 +100,7 @@ def _convolution(name: str) -> Callable[..., Spec]:
         try:
             shape = convolution_output_shape(x.shape, w.shape, **geometry(**_of(a, _GEOMETRY)))
         except ShapeError as e:
-            raise ShapeError(f"operator '{name}': {e}", **{**e.fields, "operator": name}) from None
+            raise _named(name, e) from None
         if w.shape[0] != a["num_filter"]:
             raise ShapeError(
                 f"operator '{name}': num_filter={a['num_filter']} but weight {w.shape} has {w.shape[0]} filters.",
@@ -335,7 +340,10 @@ def _deconvolution(a: Any, x: Spec, w: Spec, b: Spec | None = None) -> Spec:
     _floats("Deconvolution", x)
     _check_kernel("Deconvolution", a, x)
     _check_lengths("Deconvolution", a, ("adj", "target_shape"), len(a["kernel"]))
-    shape, _ = deconvolution_geometry(x.shape, w.shape, **_of(a, _TRANSPOSED))
+    try:
+        shape, _ = deconvolution_geometry(x.shape, w.shape, **_of(a, _TRANSPOSED))
+    except ShapeError as e:
+        raise _named("Deconvolution", e) from None
     filters = shape[_channel_axis(a["layout"])]
     if filters != a["num_filter"]:
         raise ShapeError(
@@ -562,8 +570,8 @@ def _pooling(name: str) -> Callable[..., Spec]:
                     operator=name,
                     shapes=[x.shape],
                 )
-            _check_lengths(name, a, ("stride", "pad"), n)
-            pad = a["pad"] or (0,) * n
+            _check_lengths(name, {k: a[k][:n] for k in ("stride", "pad")}, ("stride", "pad"), n)
+            pad = a["pad"][:n] or (0,) * n
             if any(p >= k for p, k in zip(pad, a["kernel"])):
                 raise ShapeError(
                     f"operator '{name}': pad={pad} must be smaller than kernel={a['kernel']}, or windows would hold "
@@ -580,7 +588,7 @@ def _pooling(name: str) -> Callable[..., Spec]:
         try:
             return Spec(pooling_output_shape(x.shape, **pooling_geometry(len(x.shape), **full)), x.dtype)
         except ShapeError as e:
-            raise ShapeError(f"operator '{name}': {e}", **{**e.fields, "operator": name}) from None
+            raise _named(name, e) from None
 
     return infer
 
@@ -667,7 +675,7 @@ def _pooling_samples(rng: np.random.Generator) -> Any:
     )
     yield sample(_distinct(rng, 2, 4, 4, 2), kernel=(2, 2), stride=(2, 2), layout="NHWC")
     yield sample(_distinct(rng, 2, 2, 3, 3), global_pool=True)
-    yield sample(_distinct(rng, 2, 2, 7), kernel=(2,), stride=(2,), pooling_convention="same")
+    yield sample(_distinct(rng, 2, 2, 7), kernel=(2,), stride=(2,), pad=(0, 0), pooling_convention="same")
 
 
 def _pooling_v1_gradient(F: Any, g: Any, y: Any, x: Any, **a: Any) -> Any:
@@ -733,6 +741,7 @@ def _pooling_errors() -> Any:
         error(_ONES, kernel=(5, 5), match="does not fit"),
         error(_ONES, kernel=(2,), match="must have 2 entries"),
         error(_ONES, kernel=(2, 2), pad=(2, 2), match="must be smaller than kernel"),
+        error(_ONES, kernel=(2, 2), stride=(2,), match="stride=(2,) must have 2 entries"),
         error(np.ones((2, 3), "float32"), kernel=(2,), match="3 to 5 axes"),
     ]
 

@@ -86,7 +86,7 @@ operator(
     gradient=(lambda F, g, y, x, label, **a: F._backward_SoftmaxOutput(g, y, label, **a), None),
     saves="label output",
     reference=_softmax_output_reference,
-    # The gradient is not that of the output: tests/operators/test_loss.py.
+    # The gradient is not that of the output: tests/operators/test_loss_operators.py.
     samples=lambda rng: [
         sample(rng.standard_normal((3, 4)), np.array([0.0, 3, 1]), check_gradient=False),
         sample(
@@ -532,7 +532,7 @@ operator(
     visible=1,
     saves="output",
     reference=_ctc_reference,
-    # First derivatives are tested in tests/operators/test_loss.py.
+    # First derivatives are tested in tests/operators/test_loss_operators.py.
     samples=lambda rng: [
         sample(
             rng.standard_normal((4, 2, 4)),

@@ -358,7 +358,7 @@ operator(
     training=True,
     saves="data gamma output",
     reference=_leaky_reference,
-    # Gradients are tested in tests/operators/test_neural.py: checks of random operators cannot repeat a call.
+    # Gradients are tested in tests/operators/test_neural_operators.py: checks of random operators cannot repeat a call.
     samples=lambda rng: [
         sample(_signed(rng, 3, 4), None, check_gradient=False),
         sample(_signed(rng, 3, 4), None, slope=-0.3, check_gradient=False),

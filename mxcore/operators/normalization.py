@@ -144,7 +144,7 @@ def _batch_norm_samples(with_axis: bool, **more: Any) -> Callable[..., Any]:
             return [rng.standard_normal(n), rng.standard_normal(n), rng.standard_normal(n), rng.uniform(0.5, 2, n)]
 
         # Outside of training, and with global statistics, the moving statistics are used. Training is tested in
-        # tests/operators/test_normalization.py.
+        # tests/operators/test_normalization_operators.py.
         yield sample(rng.standard_normal((2, 3, 4, 3)), *vectors(3), check_gradient=False, **more)
         yield sample(rng.standard_normal((4, 3)), *vectors(3), use_global_stats=True, fix_gamma=False, **more)
         yield sample(rng.standard_normal((2, 3, 9, 8)), *vectors(3), use_global_stats=True, eps=0.1, **more)

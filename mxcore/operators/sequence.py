@@ -392,7 +392,7 @@ operator(
     training=True,
     saves="data parameters state state_cell sequence_length output",
     reference=_rnn_reference,
-    # Gradients are tested in tests/operators/test_sequence.py: checks of random operators cannot repeat a call.
+    # Gradients are tested in tests/operators/test_sequence_operators.py: checks of random operators cannot repeat a call.
     samples=_rnn_samples,
     errors=lambda: [
         error(

@@ -66,7 +66,10 @@ operator(
     "data indices",
     infer=_retain,
     same_dtype=False,
-    gradient=(lambda F, g, y, x, indices: F._sparse_retain(g, indices), lambda F, g, y, x, indices: F.zeros_like(indices)),
+    gradient=(
+        lambda F, g, y, x, indices: F._sparse_retain(g, indices),
+        lambda F, g, y, x, indices: F.zeros_like(indices),
+    ),
     saves="indices",
     reference=_retain_reference,
     samples=lambda rng: [
@@ -127,7 +130,9 @@ operator(
     {"axis": Int(None)},
     infer=_getnnz,
     gradient=NO_GRADIENT,
-    reference=lambda x, axis=None: np.count_nonzero(x, axis=axis) if axis is not None else np.array([np.count_nonzero(x)]),
+    reference=lambda x, axis=None: (
+        np.count_nonzero(x, axis=axis) if axis is not None else np.array([np.count_nonzero(x)])
+    ),
     samples=lambda rng: [
         sample(np.array([[0.0, 1, 2], [0, 0, 3]]), check_gradient=False),
         sample(np.array([[0.0, 1, 2], [0, 0, 3]]), axis=1, check_gradient=False),

@@ -55,11 +55,13 @@ def _parameters(inputs: str, attributes: Mapping[str, Any]) -> str:
     return text
 
 
-def _doc(summary: str, inputs: str, attributes: Mapping[str, Any], example: str) -> str:
+_NEW_WEIGHT = "The new weight; give ``out=weight`` to have it in place."
+
+
+def _doc(summary: str, inputs: str, attributes: Mapping[str, Any], example: str, returns: str = _NEW_WEIGHT) -> str:
     return (
-        f"{summary}\n\n{_parameters(inputs, attributes)}\n\nReturns\n-------\nNDArray\n    The new weight; give "
-        f"``out=weight`` to have it in place.\n\nRaises\n------\nShapeError\n    If the shapes differ.\n\nExamples\n"
-        f"--------\n>>> import mxcore as mx\n{example}\n"
+        f"{summary}\n\n{_parameters(inputs, attributes)}\n\nReturns\n-------\nNDArray\n    {returns}\n\n"
+        f"Raises\n------\nShapeError\n    If the shapes differ.\n\nExamples\n--------\n>>> import mxcore as mx\n{example}\n"
     )
 
 
@@ -682,9 +684,7 @@ operator(
     mutates=(2, 3),
     reference=_lamb,
     samples=_lamb_samples(False),
-    doc=_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE)
-    .replace("The new weight; give", "The direction. Not with")
-    .replace("to have it in place", "before the second phase"),
+    doc=_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE, returns="The direction."),
 )
 
 

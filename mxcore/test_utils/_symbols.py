@@ -194,7 +194,8 @@ def check_numeric_gradient(
     out = symbol.make_loss(out)
     location["__random_proj"] = nd.array(np.random.rand(*out_shapes[0]) + 0.1, ctx=ctx, dtype=dtype)
     before = {k: np.random.normal(0, 0.01, size=location[k].shape) for k in [*grad_req, "__random_proj"]}
-    args_grad = {k: nd.array(v, ctx=ctx, dtype=dtype) for k, v in before.items()}
+    stypes = grad_stype_dict or {}
+    args_grad = {k: nd.array(v, ctx=ctx, dtype=dtype).tostype(stypes.get(k, "default")) for k, v in before.items()}
     executor = out.bind(ctx, grad_req=grad_req, args=location, args_grad=args_grad, aux_states=aux_states)
     if len(executor.arg_arrays) != len(location):
         raise ValueError(

@@ -181,3 +181,16 @@ def test_unique_zipfian():
     # The first of a row is a plain draw.
     want = math.log(2) / math.log(51)
     assert abs((s[:, 0] == 0).mean() - want) < 5 * math.sqrt(want * (1 - want) / 300)
+
+
+def test_rand_zipfian():
+    from mxcore.ndarray.contrib_functions import rand_zipfian
+
+    mx.random.seed(7)
+    classes, true, drawn = rand_zipfian(mx.nd.array([0, 3]), N, 8)
+    c = classes.asnumpy()
+    assert c.dtype == np.int64
+    p = np.log((np.arange(8) + 2) / (np.arange(8) + 1)) / math.log(9)
+    np.testing.assert_allclose(true.asnumpy(), N * p[[0, 3]])
+    np.testing.assert_allclose(drawn.asnumpy(), N * p[c])
+    assert np.abs(np.bincount(c, minlength=8) - N * p).max() < 5 * math.sqrt(N / 4)

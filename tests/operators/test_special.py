@@ -62,6 +62,15 @@ def test_gammaln():
     got = call("gammaln", x)
     assert np.max(np.abs(got - want) / np.maximum(np.abs(want), 1.0)) < 5e-14
     assert call("gammaln", [np.inf, 0.0, -1.0]).tolist() == [np.inf] * 3
+    assert call("gammaln", [1.0, 2.0]).tolist() == [0.0, 0.0]
+    near = np.concatenate([z + s * 10.0 ** -np.arange(1.0, 13) for z in (1, 2) for s in (1, -1)])
+    e = near - np.rint(near)
+    euler = 0.5772156649015329
+    slope = np.where(near < 1.5, -euler, 1.0 - euler)
+    curve = np.where(near < 1.5, math.pi**2 / 12, math.pi**2 / 12 - 0.5)
+    want = e * (slope + e * curve)
+    small = np.abs(e) < 1e-5
+    assert relative(call("gammaln", near)[small], want[small]) < 1e-9
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])

@@ -174,3 +174,39 @@ def test_version_of_weight_and_state_rises():
     mx.nd.sgd_mom_update(w, mx.nd.ones((2,)), m, lr=0.1, momentum=0.9, out=w)
     assert w._cell.version == 1
     assert m._cell.version == 1
+
+
+def test_functions_on_lists():
+    from mxcore.ndarray import contrib_functions as functions
+
+    rng = np.random.default_rng(7)
+
+    def fresh(low=np.float32):
+        out = []
+        for n in (3, 4):
+            w, g, m, v = (rng.standard_normal(n).astype(np.float32) for _ in range(4))
+            out.append(nds([w.astype(low), g.astype(low), m, np.abs(v), w]))
+        return [list(x) for x in zip(*out)]
+
+    for scale in (0.5, mx.nd.array([0.5])):
+        w, g, m, v, _ = fresh()
+        want = [[x.copy() for x in y] for y in (w, g, m, v)]
+        functions.multi_adamw_update(w, g, m, v, scale, [0.1, 0.2], [0.0, 0.1], [1.0, 0.5], out=w)
+        for a, lr, wd, eta in zip(zip(*want), (0.1, 0.2), (0.0, 0.1), (1.0, 0.5)):
+            functions.adamw_update(*a, scale, lr=lr, eta=eta, wd=wd, out=a[0])
+        for x, y in zip(w + m + v, want[0] + want[2] + want[3]):
+            np.testing.assert_allclose(x.asnumpy(), y.asnumpy(), rtol=1e-6)
+    w, g, m, v, w32 = fresh(np.float16)
+    want = [[x.copy() for x in y] for y in (w, g, m, v, w32)]
+    functions.multi_mp_adamw_update(w, g, m, v, w32, 1.0, [0.1, 0.2], [0.0, 0.1], [1.0, 0.5], out=w)
+    for a, lr, wd, eta in zip(zip(*want), (0.1, 0.2), (0.0, 0.1), (1.0, 0.5)):
+        functions.mp_adamw_update(*a, 1.0, lr=lr, eta=eta, wd=wd, out=a[0])
+    for x, y in zip(w + w32, want[0] + want[4]):
+        np.testing.assert_allclose(x.asnumpy(), y.asnumpy(), rtol=1e-6)
+    w, g, m, v, w32 = fresh(np.float16)
+    single = [[x.astype("float32") for x in y] for y in (w, g, m, v)]
+    single[0] = [x.copy() for x in w32]
+    functions.multi_mp_lamb_update(w, g, m, v, w32, [1, 2], [0.1, 0.2], [0.0, 0.1], out=w)
+    functions.multi_lamb_update(*single, [1, 2], [0.1, 0.2], [0.0, 0.1], out=single[0])
+    for x, y in zip(w32, single[0]):
+        np.testing.assert_allclose(x.asnumpy(), y.asnumpy(), rtol=1e-6)

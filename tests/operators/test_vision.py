@@ -90,8 +90,9 @@ def iou(a, b):
 
 @pytest.mark.parametrize("by_class", [False, True])
 def test_nms_keeps_the_best_of_overlapping_boxes(by_class):
-    rng = np.random.default_rng(5)
-    x = np.concatenate([rng.integers(0, 2, (30, 1)), rng.uniform(0, 1, (30, 1)), boxes(rng, 30)], 1)
+    # More than are compared at once.
+    rng, n = np.random.default_rng(5), 300
+    x = np.concatenate([rng.integers(0, 2, (n, 1)), rng.uniform(0, 1, (n, 1)), boxes(rng, n) * 3], 1)
     want = []
     for row in x[np.argsort(-x[:, 1])]:
         rivals = [k for k in want if not by_class or k[0] == row[0]]

@@ -85,6 +85,24 @@ def fully_connected_weight(xp: Any, g: Any, x: Any, *, flatten: bool) -> Any:
 # ---------------------------------------------------------------------------------------------------------------
 # Activations
 
+#: From how many numbers on the slower call of clip pays.
+_LARGE = 1 << 13
+
+
+def positive_part(xp: Any, x: Any, out: Any = None) -> Any:
+    """Return ``max(x, 0)``; NaN stays NaN."""
+    if xp is not np or x.dtype.kind != "f" or x.size < _LARGE:
+        return xp.maximum(x, 0) if out is None else xp.maximum(x, 0, out=out)
+    # NumPy has vector instructions for clip, not for maximum with a number: a quarter of the time.
+    return np.clip(x, 0, np.inf, out=out)
+
+
+def negative_part(xp: Any, x: Any) -> Any:
+    """Return ``min(x, 0)``; NaN stays NaN."""
+    if xp is not np or x.dtype.kind != "f" or x.size < _LARGE:
+        return xp.minimum(x, 0)
+    return np.clip(x, -np.inf, 0)
+
 
 def sigmoid(xp: Any, x: Any) -> Any:
     # tanh neither overflows nor needs two branches.
@@ -96,7 +114,7 @@ def sigmoid(xp: Any, x: Any) -> Any:
 
 
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "relu": lambda xp, x: xp.maximum(x, 0),
+    "relu": positive_part,
     "sigmoid": sigmoid,
     "tanh": lambda xp, x: xp.tanh(x),
     "softrelu": lambda xp, x: xp.logaddexp(x, x.dtype.type(0)),
@@ -113,7 +131,9 @@ def activation(xp: Any, x: Any, *, act_type: str) -> Any:
 @kernel("_backward_Activation")
 def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
     if act_type == "relu":
-        return xp.multiply(g, y > 0)
+        r = (y > 0).astype(g.dtype)
+        r *= g
+        return r
     if act_type == "sigmoid":
         r = 1 - y
         r *= y
@@ -261,11 +281,17 @@ def leaky_relu(
         y = x * slope
         y = (xp.maximum if slope <= 1 else xp.minimum)(x, y) if slope >= 0 else xp.where(x > 0, x, y)
     elif act_type == "prelu":
-        y = xp.where(x > 0, x, x * _channels(gamma, x))
-    elif act_type == "elu":
-        y = xp.where(x > 0, x, slope * xp.expm1(xp.minimum(x, 0)))
-    elif act_type == "selu":
-        y = xp.where(x > 0, _SELU_SCALE * x, _SELU_SCALE * _SELU_ALPHA * xp.expm1(xp.minimum(x, 0)))
+        # Sums of both parts, not where(): a branch per element takes ten times as long.
+        y = negative_part(xp, x)
+        y *= _channels(gamma, x)
+        y += positive_part(xp, x)
+    elif act_type in ("elu", "selu"):
+        y = negative_part(xp, x)
+        y = into(xp, xp.expm1, y)
+        y *= slope if act_type == "elu" else _SELU_ALPHA
+        y += positive_part(xp, x)
+        if act_type == "selu":
+            y *= _SELU_SCALE
     elif act_type == "gelu":
         half = x.dtype == np.float16
         y = gelu(xp, x.astype(np.float32) if half else x)
@@ -289,9 +315,11 @@ def leaky_backward(xp: Any, g: Any, x: Any, *, slope: float) -> Any:
 @kernel("_backward_prelu")
 def backward_prelu(xp: Any, g: Any, x: Any, gamma: Any) -> Any:
     slopes = _channels(gamma, x)
-    below = xp.where(x > 0, xp.zeros((), x.dtype), g)
-    dx = xp.where(x > 0, g, below * slopes)
-    below = below * x
+    below = (x <= 0).astype(x.dtype)
+    below *= g
+    dx = g - below
+    dx += below * slopes
+    below *= x
     lead = below.ndim - slopes.ndim
     axes = tuple(i for i in range(below.ndim) if i < lead or slopes.shape[i - lead] == 1)
     return dx, np.add.reduce(below, axis=axes, dtype=g.dtype).reshape(gamma.shape)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..table import kernel
 from ..workspace import borrow
-from .neural import into, row_dot, row_sum
+from .neural import into, positive_part, row_dot, row_sum
 
 #: Shorter rows than this are worked on as if they were one long row, with the vectors of channels repeated.
 _SHORT = 64
@@ -35,7 +35,9 @@ def channel_sum(xp: Any, x: Any, axis: int) -> Any:
     lead, channels, tail = _split(x.shape, axis)
     if xp is not np or x.dtype.kind != "f" or x.dtype == np.float16:
         axes = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-        return np.add.reduce(x, axis=axes, dtype=np.float32 if x.dtype == np.float16 else x.dtype).astype(x.dtype, copy=False)
+        return np.add.reduce(x, axis=axes, dtype=np.float32 if x.dtype == np.float16 else x.dtype).astype(
+            x.dtype, copy=False
+        )
     return _sums(np.ascontiguousarray(x).reshape(lead, channels, tail)).astype(x.dtype)
 
 
@@ -147,7 +149,7 @@ def batch_norm(
         to *= scale
         to += shift
         if relu:
-            np.maximum(to, 0, out=to)
+            positive_part(np, to, out=to)
     dtype = np.asarray(moving_mean).dtype
     result = y.reshape(x.shape).astype(x.dtype, copy=False)
     return result, mean.astype(dtype), invstd.astype(dtype), np.array([batch], dtype)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
-from .neural import keep_mask
+from .neural import keep_mask, positive_part
 
 # ---------------------------------------------------------------------------------------------------------------
 # Sequences of different lengths
@@ -266,7 +266,7 @@ def _forward_gru(
 
 
 _FORWARD: dict[str, Forward] = {
-    "rnn_relu": _forward_rnn(lambda a: np.maximum(a, 0, out=a)),
+    "rnn_relu": _forward_rnn(lambda a: positive_part(np, a, out=a)),
     "rnn_tanh": _forward_rnn(lambda a: np.tanh(a, out=a)),
     "lstm": _forward_lstm,
     "gru": _forward_gru,

@@ -269,6 +269,13 @@ def gammaln(x: Any) -> Any:
     if negative.any():
         v = x[negative]
         y[negative] = np.log(math.pi / np.abs(_sin_pi(v))) - y[negative]
+    # Around its zeros, 1 and 2, differences of large terms would leave few digits: Taylor's series there.
+    for zero in (1.0, 2.0):
+        e = x - zero
+        near = np.abs(e) < 0.25
+        if near.any():
+            e = e[near]
+            y[near] = _horner(_AROUND_ONE, e) * e + (np.log1p(e) if zero == 2.0 else 0.0)
     return y
 
 
@@ -314,6 +321,11 @@ def _polygamma(x: Any, n: int) -> Any:
     for k, b in enumerate(_BERNOULLI, 1):
         y += b * (math.factorial(2 * k + n - 1) / math.factorial(2 * k)) / z ** (2 * k + n)
     return y if n % 2 else -y
+
+
+# ln gamma(1 + e) = -0.577... e + sum of zeta(k) (-e)**k / k, highest power first
+_ZETA = [float(abs(_polygamma(np.ones(1), k - 1)[0])) / math.factorial(k - 1) for k in range(2, 29)]
+_AROUND_ONE = tuple(z * (-1.0) ** k / k for k, z in zip(range(28, 1, -1), reversed(_ZETA))) + (-0.5772156649015329,)
 
 
 @_blockwise("_polygamma")

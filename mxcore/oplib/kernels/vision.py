@@ -148,17 +148,25 @@ def box_iou(a: Any, b: Any, *, format: str) -> Any:
     return _overlaps(left[:, None], right[None]).reshape(a.shape[:-1] + b.shape[:-1])
 
 
+#: Boxes whose overlaps with all later ones are computed at once.
+_BLOCK = 128
+
+
 def _suppress(boxes: Any, classes: Any, threshold: float, inclusive: bool = False) -> Any:
     """Return which of the boxes, sorted by score, are kept; ``classes`` None lets all suppress all."""
-    alive = np.ones(len(boxes), bool)
-    for i in range(len(boxes) - 1):
-        if not alive[i]:
-            continue
-        overlap = _overlaps(boxes[i], boxes[i + 1 :])
-        hit = overlap >= threshold if inclusive else overlap > threshold
+    n = len(boxes)
+    alive = np.ones(n, bool)
+    # Block by block: overlaps of many boxes at once are cheap, those of suppressed boxes are not needed.
+    for start in range(0, n, _BLOCK):
+        rows = start + np.flatnonzero(alive[start : start + _BLOCK])
+        hits = _overlaps(boxes[rows, None], boxes[None, start:])
+        hits = hits >= threshold if inclusive else hits > threshold
         if classes is not None:
-            hit &= classes[i + 1 :] == classes[i]
-        alive[i + 1 :] &= ~hit
+            hits &= classes[rows, None] == classes[None, start:]
+        spared = ~hits
+        for i, kept in zip(rows.tolist(), spared):
+            if alive[i]:
+                alive[i + 1 :] &= kept[i + 1 - start :]
     return alive
 
 

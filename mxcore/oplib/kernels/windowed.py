@@ -138,8 +138,9 @@ def pooling_geometry(
         "kernel": kernel or (1,) * n,
         "pool_type": pool_type,
         "global_pool": global_pool,
-        "stride": stride or (1,) * n,
-        "pad": pad or (0,) * n,
+        # MXNet ignores entries beyond the spatial axes.
+        "stride": stride[:n] or (1,) * n,
+        "pad": pad[:n] or (0,) * n,
         "pooling_convention": pooling_convention,
         "count_include_pad": count_include_pad,
         "p_value": p_value,

@@ -135,3 +135,18 @@ def test_relu_gradient_of_activation_is_zero_at_zero_and_keeps_nan():
     y.backward()
     np.testing.assert_array_equal(x.grad.asnumpy(), [0, 0, 1, 0])
     assert math.isnan(float(y.asnumpy()[3]))
+
+
+@pytest.mark.parametrize("size", [5, 10000])
+def test_rectifiers_of_small_and_large_arrays(size):
+    # Large arrays take another way (clip), which must agree, in what is not a number too.
+    x = np.random.default_rng(6).standard_normal(size).astype("float32")
+    x[:5] = [np.nan, np.inf, -np.inf, 0.0, -0.0]
+    want = np.maximum(x, 0)
+    np.testing.assert_array_equal(mx.nd.Activation(mx.nd.array(x), act_type="relu").asnumpy(), want)
+    leaky = mx.nd.LeakyReLU(mx.nd.array(x), act_type="prelu", gamma=mx.nd.array([0.5])).asnumpy()
+    np.testing.assert_array_equal(leaky, np.where(x > 0, x, x * np.float32(0.5)))
+    elu = mx.nd.LeakyReLU(mx.nd.array(x), act_type="elu", slope=2.0).asnumpy()
+    np.testing.assert_allclose(elu, np.where(x > 0, x, 2 * np.expm1(x)), rtol=1e-6)
+    ints = mx.nd.array([[-3, 4]], dtype="int32")
+    assert mx.nd.Activation(ints, act_type="relu").asnumpy().tolist() == [[0, 4]]
