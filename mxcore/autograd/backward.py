@@ -58,7 +58,7 @@ def check_fresh(node: Node) -> None:
         if cell is None:
             continue
         before = 0 if versions is None else versions[i]
-        if cell.version != before and (saved is None or i in saved) and i not in node.bound.operator.mutates:
+        if cell.version != before and (saved is None or i in saved) and i not in node.bound.writes:
             operator = node.bound.operator
             name = operator.inputs[min(i, len(operator.inputs) - 1)].name
             raise StaleValueError(

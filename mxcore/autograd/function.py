@@ -15,7 +15,6 @@ class _FunctionOperator:
     def __init__(self, name: str) -> None:
         self.name = name
         self.inputs: tuple[Any, ...] = ()
-        self.mutates: tuple[int, ...] = ()
 
 
 class _Pullback:
@@ -25,6 +24,7 @@ class _Pullback:
         self.function = function
         self.outputs = outputs
         self.rules = None
+        self.writes = ()
         self.library = library
         self.operator = _FunctionOperator(type(function).__name__)
         # The user keeps what backward needs; there is nothing of ours to guard.

@@ -122,6 +122,8 @@ class Bound:
         See :func:`pullback_of`.
     rules : tuple or None
         See :func:`short_rules`.
+    writes : tuple of int
+        Inputs that the kernel changes, known in advance.
     saved : (tuple of int, bool)
         Which inputs, and whether the outputs, are read by value in backward.
     """
@@ -140,6 +142,7 @@ class Bound:
         "signatures",
         "takes_out",
         "visible",
+        "writes",
     )
 
     def __init__(self, operator: Operator, attributes: dict[str, Any]) -> None:
@@ -154,6 +157,7 @@ class Bound:
         self.pullback = pullback_of(operator, attributes)
         self.rules = short_rules(operator, attributes)
         self.arity = len(operator.inputs)
+        self.writes = () if callable(operator.mutates) else operator.mutates
         # Nothing beyond "run the kernel, wrap one result": the common case has a shorter way.
         self.plain = not (operator.random or operator.training or operator.mutates or operator.composed)
         names = operator.saves
@@ -338,7 +342,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     direct = outs is not None and len(outs) == 1 and bound.takes_out and bound.outputs == 1
     try:
         if direct:
-            result = kernel(*arrays, out=outs[0]._data)  # type: ignore[index]
+            result = kernel(*arrays, out=outs[0]._data, **(extra or {}))  # type: ignore[index]
         elif extra:
             result = kernel(*arrays, **extra)
         else:
@@ -348,9 +352,10 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     except Exception as e:
         raise failed(bound, inputs, ctx, e) from e
 
-    for position in operator.mutates:
-        if inputs[position] is not None:
-            touched(inputs[position])
+    if operator.mutates:
+        for position in operator.written(bound.attributes, len(inputs)):
+            if inputs[position] is not None:
+                touched(inputs[position])
     if bound.outputs == 1:
         if outs is None:
             y = wrap(cls, result, ctx)
@@ -502,7 +507,7 @@ def _deferred(
                 else:
                     y._data = r
 
-        written = [*ys, *[inputs[p] for p in operator.mutates if inputs[p] is not None]]
+        written = [*ys, *[inputs[p] for p in operator.written(bound.attributes, len(inputs)) if inputs[p] is not None]]
         engine.push(
             run,
             [variable_of(x, engine) for x in inputs if x is not None],

@@ -5,6 +5,7 @@ One small class serves every namespace that is a prefix on operator names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,9 @@ def prefixed(module: str, *prefixes: str) -> tuple[Callable[[str], Any], Callabl
         if not name.startswith("__"):
             for prefix in prefixes:
                 if operators.known(prefix + name):
-                    return make_function(operators.get(prefix + name), NDArray, name, module)
+                    fn = make_function(operators.get(prefix + name), NDArray, name, module)
+                    sys.modules[module].__dict__[name] = fn  # found there from now on
+                    return fn
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     def dir_() -> list[str]:

@@ -142,8 +142,9 @@ class Operator:
         One rule per input (None: that input has no gradient).
     outputs, visible : int or callable
         How many arrays the kernel returns, and how many of them the user gets (``callable(attributes)``).
-    mutates : tuple of int
-        Positions of inputs that the kernel writes (moving averages, optimizer states).
+    mutates : tuple of int, or callable
+        Positions of inputs that the kernel writes (moving averages, optimizer states);
+        ``callable(attributes, number of inputs)`` for operators of any number of arrays.
     same_dtype : bool
         All inputs must have one dtype.
     random : bool
@@ -176,7 +177,7 @@ class Operator:
     aliases: tuple[str, ...] = ()
     outputs: int | Callable[[Mapping[str, Any]], int] = 1
     visible: int | Callable[[Mapping[str, Any]], int] | None = None
-    mutates: tuple[int, ...] = ()
+    mutates: tuple[int, ...] | Callable[[Mapping[str, Any], int], tuple[int, ...]] = ()
     same_dtype: bool = True
     random: bool = False
     training: bool = False
@@ -224,6 +225,11 @@ class Operator:
             else:
                 parsed[name] = attribute.default
         return parsed
+
+    def written(self, attributes: Mapping[str, Any], inputs: int) -> tuple[int, ...]:
+        """Positions of the inputs that a call with this many inputs writes."""
+        mutates = self.mutates
+        return mutates(attributes, inputs) if callable(mutates) else mutates
 
     def count(self, which: Any, attributes: Mapping[str, Any]) -> int:
         """Resolve ``outputs`` or ``visible`` for given attributes."""

@@ -864,6 +864,7 @@ operator(
     "*data",
     {"num_arrays": Int()},
     infer=lambda a, *specs: Spec((1,), np.dtype(np.float32)),
+    mutates=lambda a, inputs: tuple(range(inputs)),
     same_dtype=False,
     gradient=NO_GRADIENT,
     samples=lambda rng: [],
@@ -951,6 +952,8 @@ def many(
         complete,
         infer=_groups(name, per, len(trailing.split()), count, each),
         outputs=lambda a: a[count],
+        # Whatever follows weight and gradient of each group is a state.
+        mutates=lambda a, inputs: tuple(i * per + k for i in range(a[count]) for k in range(2, per)),
         same_dtype=False,
         gradient=NO_GRADIENT,
         samples=lambda rng: [],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from .neural import backward_activation, positive_part
 
 
 def keep_dtype(ufunc: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,12 +112,12 @@ def rint(xp: Any, x: Any) -> Any:
 
 @kernel("relu", numpy=True, out=True)
 def relu(x: Any, out: Any = None) -> Any:
-    return np.maximum(x, 0, out=out)
+    return positive_part(np, x, out)
 
 
 @kernel("_relu_backward")
 def relu_backward(xp: Any, g: Any, y: Any) -> Any:
-    return g * (y > 0)
+    return backward_activation(xp, g, y, act_type="relu")
 
 
 @composite("sigmoid")
