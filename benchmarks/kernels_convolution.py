@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from mxcore.oplib.correlation import winograd
 from mxcore.oplib.kernels import convolution as kernels
 from mxcore.oplib.kernels.convolution import (
     convolution,
@@ -173,13 +174,13 @@ def conv_functions(case: Case, parallel_for: ParallelFor = serial) -> list[Calla
 
 def forced(way: str, function: Callable[[], object]) -> None:
     """Run ``function`` with one way to multiply, whatever the kernels would choose."""
-    choose, winograd = kernels._prefer_channel_last, kernels.USE_WINOGRAD
+    choose, use_winograd = kernels._prefer_channel_last, winograd.USE_WINOGRAD
     try:
-        kernels.USE_WINOGRAD = way == "winograd"
+        winograd.USE_WINOGRAD = way == "winograd"
         kernels._prefer_channel_last = lambda *_: way != "channel-first"
         function()
     finally:
-        kernels._prefer_channel_last, kernels.USE_WINOGRAD = choose, winograd
+        kernels._prefer_channel_last, winograd.USE_WINOGRAD = choose, use_winograd
 
 
 def compare_ways(case: Case, repeats: int, parallel_for: ParallelFor) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..spec.errors import ShapeError
 from .attributes import IntOrShape, Shape
+from .documentation import documentation
 from .record import ZERO_GRADIENT, Broadcasting, Joint, Spec, error, sample
 from .registry import operator
 
@@ -55,11 +56,12 @@ def equal_shapes(name: str) -> Callable[..., Spec]:
 
 def _doc(formula: str, name: str, example: tuple[Any, Any, str], shapes: str) -> str:
     a, b, result = example
-    return (
-        f"Compute ``{formula}`` for each pair of elements.\n\nParameters\n----------\nlhs, rhs : NDArray\n    {shapes}, "
-        f"of one dtype.\n\nReturns\n-------\nNDArray\n\nRaises\n------\nShapeError\n    If the shapes do not fit.\n"
-        f"DTypeError\n    If the dtypes differ.\n\nExamples\n--------\n>>> import mxcore as mx\n"
-        f">>> mx.nd.{name}(mx.nd.array({a}), mx.nd.array({b})).astype('float64').asnumpy().round(4).tolist()\n{result}"
+    return documentation(
+        f"Compute ``{formula}`` for each pair of elements.",
+        f"lhs, rhs : NDArray\n    {shapes}, of one dtype.",
+        "NDArray",
+        f">>> mx.nd.{name}(mx.nd.array({a}), mx.nd.array({b})).astype('float64').asnumpy().round(4).tolist()\n{result}",
+        raises="ShapeError\n    If the shapes do not fit.\nDTypeError\n    If the dtypes differ.",
     )
 
 

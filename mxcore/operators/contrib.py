@@ -8,19 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.errors import ParameterError, ShapeError
+from ..spec.errors import ParameterError
 from .attributes import Bool, DType, Float, Int, Value
+from .checks import refused
 from .elementwise import same
 from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
-
-
-def _refuse(name: str, why: str, *specs: Spec) -> ShapeError:
-    shapes = [s.shape for s in specs]
-    return ShapeError(
-        f"operator '{name}': {why}, but got {' and '.join(map(str, shapes))}.", operator=name, shapes=shapes
-    )
-
 
 operator(
     "_contrib_div_sqrt_dim",
@@ -82,7 +75,7 @@ Examples
 
 def _allclose(a: Any, x: Spec, y: Spec) -> Spec:
     if x.shape != y.shape:
-        raise _refuse("_contrib_allclose", "a and b must have equal shapes", x, y)
+        raise refused("_contrib_allclose", "a and b must have equal shapes", x, y)
     return Spec((1,), np.dtype(np.uint8))
 
 
@@ -288,7 +281,7 @@ Examples
 
 def _head_size(name: str, x: Spec, heads: int, parts: int) -> tuple[int, int, int]:
     if len(x.shape) != 3 or heads < 1 or x.shape[2] % (heads * parts):
-        raise _refuse(name, f"the projections must be (L, N, {parts} * heads * D) with heads={heads}", x)
+        raise refused(name, f"the projections must be (L, N, {parts} * heads * D) with heads={heads}", x)
     return x.shape[0], x.shape[1], x.shape[2] // (heads * parts)
 
 
@@ -343,7 +336,7 @@ def _scores(name: str, parts: tuple[int, ...]) -> Callable[..., Spec]:
     def infer(a: Mapping[str, Any], *specs: Spec) -> Spec:
         sizes = [_head_size(name, s, a["heads"], p) for s, p in zip(specs, parts)]
         if any(s[1:] != sizes[0][1:] for s in sizes):
-            raise _refuse(name, "queries and keys must agree in N and D", *specs)
+            raise refused(name, "queries and keys must agree in N and D", *specs)
         return Spec((sizes[0][1] * a["heads"], sizes[0][0], sizes[-1][0]), specs[0].dtype)
 
     return infer
@@ -354,7 +347,7 @@ def _mixed(name: str, parts: int) -> Callable[..., Spec]:
         length, batch, size = _head_size(name, x, a["heads"], parts)
         s = attention.shape
         if len(s) != 3 or s[0] != batch * a["heads"] or s[2] != length:
-            raise _refuse(name, f"attention must be ({batch * a['heads']}, L, {length})", x, attention)
+            raise refused(name, f"attention must be ({batch * a['heads']}, L, {length})", x, attention)
         return Spec((s[1], batch, a["heads"] * size), x.dtype)
 
     return infer
@@ -572,7 +565,7 @@ def _interleave(z: Any) -> Any:
 
 def _ifft(a: Any, x: Spec) -> Spec:
     if not x.shape or x.shape[-1] % 2:
-        raise _refuse("_contrib_ifft", "the last axis must hold pairs of real and imaginary parts", x)
+        raise refused("_contrib_ifft", "the last axis must hold pairs of real and imaginary parts", x)
     return Spec((*x.shape[:-1], x.shape[-1] // 2), x.dtype)
 
 

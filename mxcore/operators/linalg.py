@@ -11,19 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.errors import ShapeError
 from .attributes import Bool, Choice, Float, Int
+from .checks import refused
+from .documentation import documentation
 from .record import NO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
 
 _STYPES = ("default", "row_sparse", "csr")
-
-
-def _refuse(name: str, why: str, *specs: Spec) -> ShapeError:
-    shapes = [s.shape for s in specs]
-    return ShapeError(
-        f"operator '{name}': {why}, but got {' and '.join(map(str, shapes))}.", operator=name, shapes=shapes
-    )
 
 
 def _matrices(name: str, *specs: Spec, square: bool = False) -> None:
@@ -31,16 +25,13 @@ def _matrices(name: str, *specs: Spec, square: bool = False) -> None:
     first = specs[0]
     for s in specs:
         if len(s.shape) < 2 or s.shape[:-2] != first.shape[:-2]:
-            raise _refuse(name, "inputs must have at least 2 axes, and equal axes before the last 2", *specs)
+            raise refused(name, "inputs must have at least 2 axes, and equal axes before the last 2", *specs)
     if square and first.shape[-1] != first.shape[-2]:
-        raise _refuse(name, "the matrices must be square", *specs[:1])
+        raise refused(name, "the matrices must be square", *specs[:1])
 
 
 def _doc(text: str, names: str, returns: str, example: str) -> str:
-    return (
-        f"{text}\n\nParameters\n----------\n{names}\n\nReturns\n-------\n{returns}\n\nRaises\n------\nShapeError\n"
-        f"    If the shapes do not fit.\n\nExamples\n--------\n>>> import mxcore as mx\n{example}\n"
-    )
+    return documentation(text, names, returns, example, raises="ShapeError\n    If the shapes do not fit.")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -49,11 +40,11 @@ def _doc(text: str, names: str, returns: str, example: str) -> str:
 
 def _dot(a: Any, x: Spec, y: Spec) -> Spec:
     if not x.shape or not y.shape or (len(x.shape) == len(y.shape) == 1 and (a["transpose_a"] or a["transpose_b"])):
-        raise _refuse("dot", "two vectors cannot be transposed", x, y)
+        raise refused("dot", "two vectors cannot be transposed", x, y)
     left = x.shape[0] if a["transpose_a"] else x.shape[-1]
     right = y.shape[-1] if a["transpose_b"] else y.shape[0]
     if left != right:
-        raise _refuse(
+        raise refused(
             "dot",
             f"the {'first' if a['transpose_a'] else 'last'} axis of lhs ({left}) and the "
             f"{'last' if a['transpose_b'] else 'first'} axis of rhs ({right}) must be equal",
@@ -146,7 +137,7 @@ def _product(name: str) -> Any:
         for s in (x, y):
             n = len(s.shape)
             if n < 2 or not -n <= axis < n or axis % n == n - 1:
-                raise _refuse(name, f"inputs must have at least 2 axes and row axis {axis} before the last", x, y)
+                raise refused(name, f"inputs must have at least 2 axes and row axis {axis} before the last", x, y)
             row = axis % n
             shapes.append((s.shape[:row] + s.shape[row + 1 : -1], s.shape[row], s.shape[-1], row))
         (left, m, k, row), (right, k2, n, _) = shapes
@@ -155,7 +146,7 @@ def _product(name: str) -> Any:
         if a["transpose_b"]:
             k2, n = n, k2
         if left != right or k != k2:
-            raise _refuse(
+            raise refused(
                 name,
                 f"batch axes {left} and {right}, and inner axes {k} and {k2}, must be equal "
                 f"(transpose_a={a['transpose_a']}, transpose_b={a['transpose_b']})",
@@ -164,7 +155,7 @@ def _product(name: str) -> Any:
             )
         out = Spec((*left[:row], m, *left[row:], n), x.dtype)
         if rest and rest[0].shape != out.shape:
-            raise _refuse(name, f"C must have the shape of the product, {out.shape}", rest[0])
+            raise refused(name, f"C must have the shape of the product, {out.shape}", rest[0])
         return out
 
     return infer
@@ -314,7 +305,7 @@ operator(
 
 def _khatri_rao(a: Any, *specs: Spec) -> Spec:
     if any(len(s.shape) != 2 or s.shape[1] != specs[0].shape[1] for s in specs):
-        raise _refuse("khatri_rao", "inputs must be matrices with equally many columns", *specs)
+        raise refused("khatri_rao", "inputs must be matrices with equally many columns", *specs)
     return Spec((math.prod(s.shape[0] for s in specs), specs[0].shape[1]), specs[0].dtype)
 
 
@@ -409,7 +400,7 @@ def _extractdiag(a: Any, x: Spec) -> Spec:
     _matrices("_linalg_extractdiag", x, square=True)
     n = x.shape[-1] - abs(a["offset"])
     if n < 1:
-        raise _refuse("_linalg_extractdiag", f"offset={a['offset']} must lie inside the matrix", x)
+        raise refused("_linalg_extractdiag", f"offset={a['offset']} must lie inside the matrix", x)
     return Spec((*x.shape[:-2], n), x.dtype)
 
 
@@ -476,7 +467,7 @@ operator(
 def _extracttrian(a: Any, x: Spec) -> Spec:
     _matrices("_linalg_extracttrian", x, square=True)
     if abs(a["offset"]) >= x.shape[-1]:
-        raise _refuse("_linalg_extracttrian", f"offset={a['offset']} must lie inside the matrix", x)
+        raise refused("_linalg_extracttrian", f"offset={a['offset']} must lie inside the matrix", x)
     m = x.shape[-1] - abs(a["offset"])
     return Spec((*x.shape[:-2], m * (m + 1) // 2), x.dtype)
 
@@ -485,7 +476,7 @@ def _maketrian(a: Any, x: Spec) -> Spec:
     count = x.shape[-1]
     m = (math.isqrt(8 * count + 1) - 1) // 2
     if m * (m + 1) // 2 != count:
-        raise _refuse("_linalg_maketrian", "the last axis must have n (n + 1) / 2 elements for some n", x)
+        raise refused("_linalg_maketrian", "the last axis must have n (n + 1) / 2 elements for some n", x)
     n = m + abs(a["offset"])
     return Spec((*x.shape[:-1], n, n), x.dtype)
 
@@ -644,7 +635,7 @@ def _triangular(name: str) -> Any:
     def infer(a: Any, x: Spec, y: Spec) -> Spec:
         _matrices(name, x, y, square=True)
         if y.shape[-1 if a["rightside"] else -2] != x.shape[-1]:
-            raise _refuse(name, f"the {'columns' if a['rightside'] else 'rows'} of B must be as many as A has", x, y)
+            raise refused(name, f"the {'columns' if a['rightside'] else 'rows'} of B must be as many as A has", x, y)
         return y
 
     return infer
@@ -830,7 +821,7 @@ def _gelqf(a: Any, x: Spec) -> Any:
     _matrices("_linalg_gelqf", x)
     m, n = x.shape[-2:]
     if m > n:
-        raise _refuse("_linalg_gelqf", "the matrices must not have more rows than columns", x)
+        raise refused("_linalg_gelqf", "the matrices must not have more rows than columns", x)
     return x, Spec((*x.shape[:-2], m, m), x.dtype)
 
 

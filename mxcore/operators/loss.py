@@ -13,20 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.errors import AutogradError, DTypeError, ParameterError, ShapeError
+from ..spec.errors import AutogradError, ParameterError, ShapeError
 from .attributes import Bool, Choice, Float
+from .checks import check_floats
 from .elementwise import same
 from .record import NO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
-
-
-def _floats(name: str, x: Spec) -> None:
-    if x.dtype.kind != "f":
-        raise DTypeError(
-            f"operator '{name}' works on floats but data is {x.dtype}. Cast it with astype('float32').",
-            operator=name,
-            dtypes=[x.dtype],
-        )
 
 
 def _misfit(name: str, data: Spec, label: Spec, want: Any) -> ShapeError:
@@ -54,7 +46,7 @@ _SOFTMAX_OUTPUT = {
 
 def _softmax_output(a: Any, x: Spec, label: Spec) -> Spec:
     name = "SoftmaxOutput"
-    _floats(name, x)
+    check_floats(name, x)
     if len(x.shape) < 2:
         raise ShapeError(f"operator '{name}' wants data (N, K, ...) but got {x.shape}.", operator=name)
     if label.shape == x.shape:
@@ -174,7 +166,7 @@ operator(
 
 def _regression(name: str) -> Callable[..., Spec]:
     def infer(a: Any, x: Spec, label: Spec) -> Spec:
-        _floats(name, x)
+        check_floats(name, x)
         if label.shape[:1] != x.shape[:1] or math.prod(label.shape) != math.prod(x.shape):
             raise _misfit(name, x, label, x.shape)
         return x
@@ -262,7 +254,7 @@ _SVM = {"margin": Float(1.0), "regularization_coefficient": Float(1.0), "use_lin
 
 def _classes(name: str) -> Callable[..., Spec]:
     def infer(a: Any, x: Spec, label: Spec) -> Spec:
-        _floats(name, x)
+        check_floats(name, x)
         if len(x.shape) != 2:
             raise ShapeError(f"operator '{name}' wants data (N, K) but got {x.shape}.", operator=name, shapes=[x.shape])
         if label.shape != x.shape[:1]:
@@ -329,7 +321,7 @@ operator(
 
 def _kl_sparse(a: Any, x: Spec, moving: Spec) -> Any:
     name = "IdentityAttachKLSparseReg"
-    _floats(name, x)
+    check_floats(name, x)
     want = (math.prod(x.shape[1:]),)
     if moving.shape != want:
         raise ShapeError(
@@ -460,7 +452,7 @@ operator(
 
 def _ctc(a: Any, x: Spec, label: Spec, data_lengths: Spec | None = None, label_lengths: Spec | None = None) -> Any:
     name = "CTCLoss"
-    _floats(name, x)
+    check_floats(name, x)
     if len(x.shape) != 3 or len(label.shape) != 2 or label.shape[0] != x.shape[1]:
         raise ShapeError(
             f"operator '{name}' wants data (T, N, C) and label (N, L) but got {x.shape} and {label.shape}.",

@@ -12,36 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.errors import DTypeError, ParameterError, ShapeError
+from ..spec.errors import ParameterError, ShapeError
 from .attributes import Bool, Choice, DType, Float, Int, Shape
+from .checks import check_axis, check_bias, check_floats
 from .elementwise import same
 from .record import NO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
 
 # ---------------------------------------------------------------------------------------------------------------
 # Fully connected layer
-
-
-def check_bias(name: str, no_bias: bool, bias: Any, length: int) -> None:
-    """Raise unless a bias is given exactly where ``no_bias`` is False, with one number per output.
-
-    Raises
-    ------
-    ParameterError, ShapeError
-    """
-    if (bias is None) != no_bias:
-        got = "no bias was given" if bias is None else f"a bias {bias.shape} was given"
-        raise ParameterError(
-            f"operator '{name}': no_bias={no_bias} but {got}. Pass bias exactly where no_bias=False.",
-            operator=name,
-            attribute="no_bias",
-        )
-    if bias is not None and bias.shape != (length,):
-        raise ShapeError(
-            f"operator '{name}': bias must have shape {(length,)} but has {bias.shape}.",
-            operator=name,
-            shapes=[bias.shape],
-        )
 
 
 def _fully_connected(a: Any, x: Spec, w: Spec, b: Spec | None) -> Spec:
@@ -452,25 +431,9 @@ operator(
 # Softmax
 
 
-def check_axis(name: str, axis: int, shape: tuple[int, ...]) -> None:
-    """Raise ShapeError unless ``axis`` is an axis of ``shape``."""
-    if not -len(shape) <= axis < len(shape):
-        raise ShapeError(
-            f"operator '{name}': axis={axis} does not exist in data {shape}; it must be from {-len(shape)} to "
-            f"{len(shape) - 1}.",
-            operator=name,
-            shapes=[shape],
-        )
-
-
 def _softmax_infer(name: str) -> Any:
     def infer(a: Any, x: Spec, length: Spec | None = None) -> Spec:
-        if x.dtype.kind != "f":
-            raise DTypeError(
-                f"operator '{name}' works on floats but data is {x.dtype}. Cast it with astype('float32').",
-                operator=name,
-                dtypes=[x.dtype],
-            )
+        check_floats(name, x)
         check_axis(name, a["axis"], x.shape)
         if a["temperature"] == 0:
             raise ParameterError(f"operator '{name}': temperature must not be 0.", operator=name)

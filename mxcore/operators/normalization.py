@@ -12,21 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..spec.errors import DTypeError, ShapeError
+from ..spec.errors import ShapeError
 from .attributes import Bool, Choice, Float, Int, String
+from .checks import check_axis, check_floats
 from .elementwise import same
-from .neural import check_axis
 from .record import NO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
-
-
-def _floats(name: str, x: Spec) -> None:
-    if x.dtype.kind != "f":
-        raise DTypeError(
-            f"operator '{name}' works on floats but data is {x.dtype}. Cast it with astype('float32').",
-            operator=name,
-            dtypes=[x.dtype],
-        )
 
 
 def _check_vectors(name: str, channels: int, axis: int, data: Spec, **vectors: Spec) -> None:
@@ -51,7 +42,7 @@ def _total(x: Any) -> int:
 
 def _batch_norm(name: str) -> Callable[..., Any]:
     def infer(a: Any, x: Spec, gamma: Spec, beta: Spec, mean: Spec, var: Spec) -> Any:
-        _floats(name, x)
+        check_floats(name, x)
         axis = a.get("axis", 1)
         check_axis(name, axis, x.shape)
         channels = x.shape[axis]
@@ -327,7 +318,7 @@ def _standardize_composed(F: Any, g: Any, xhat: Any, std: Any, **axes: Any) -> A
 
 
 def _layer_norm(a: Any, x: Spec, gamma: Spec, beta: Spec) -> Any:
-    _floats("LayerNorm", x)
+    check_floats("LayerNorm", x)
     check_axis("LayerNorm", a["axis"], x.shape)
     axis = a["axis"] % len(x.shape)
     _check_vectors("LayerNorm", x.shape[axis], a["axis"], x, gamma=gamma, beta=beta)
@@ -462,7 +453,7 @@ operator(
 
 
 def _group_norm(a: Any, x: Spec, gamma: Spec, beta: Spec) -> Any:
-    _floats("GroupNorm", x)
+    check_floats("GroupNorm", x)
     groups = a["num_groups"]
     if len(x.shape) < 3 or groups < 1 or x.shape[1] % groups:
         raise ShapeError(
@@ -602,7 +593,7 @@ operator(
 
 
 def _instance_norm(a: Any, x: Spec, gamma: Spec, beta: Spec) -> Any:
-    _floats("InstanceNorm", x)
+    check_floats("InstanceNorm", x)
     if len(x.shape) < 3:
         raise ShapeError(
             f"operator 'InstanceNorm' wants data (N, C, ...) of at least 3 axes but got {x.shape}.",
@@ -683,7 +674,7 @@ def _l2_axes(mode: str) -> dict[str, Any]:
 
 
 def _l2(a: Any, x: Spec) -> Any:
-    _floats("L2Normalization", x)
+    check_floats("L2Normalization", x)
     least = 2 if a["mode"] == "instance" else 3
     if len(x.shape) < least:
         raise ShapeError(
@@ -753,7 +744,7 @@ Examples
 
 
 def _lrn(a: Any, x: Spec) -> Any:
-    _floats("LRN", x)
+    check_floats("LRN", x)
     if len(x.shape) != 4 or a["nsize"] % 2 == 0:
         raise ShapeError(
             f"operator 'LRN' wants data (N, C, H, W) and an odd nsize but got {x.shape} and nsize={a['nsize']}.",

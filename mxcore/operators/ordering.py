@@ -13,8 +13,8 @@ import numpy as np
 
 from ..spec.errors import ParameterError
 from .attributes import Bool, Choice, Int
+from .checks import one_axis
 from .record import ZERO_GRADIENT, Joint, Spec, error, sample
-from .reduction import one_axis
 from .registry import operator
 
 _INT64 = np.dtype(np.int64)

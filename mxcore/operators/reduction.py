@@ -13,30 +13,13 @@ import numpy as np
 
 from ..spec.errors import ParameterError, ShapeError
 from .attributes import Bool, Choice, Int, IntOrShape
+from .checks import one_axis
 from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
 from .registry import operator
 
 _FLOAT32 = np.dtype(np.float32)
 #: What ``dtype`` of results may be, where MXNet lets it be chosen.
 _RESULT_DTYPES = ("float16", "float32", "float64", "int32", "int64", "int8")
-
-
-def one_axis(name: str, axis: int, ndim: int, attribute: str = "axis") -> int:
-    """Return ``axis`` counted from the front.
-
-    Raises
-    ------
-    ShapeError
-        If the array has no such axis.
-    """
-    if not -ndim <= axis < ndim:
-        raise ShapeError(
-            f"operator '{name}': {attribute}={axis} is out of range for an array of {ndim} axes; it takes "
-            f"{-ndim} to {ndim - 1}.",
-            operator=name,
-            axis=axis,
-        )
-    return axis % ndim
 
 
 def reduced_axes(name: str, shape: tuple[int, ...], axis: Any, exclude: bool = False) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..oplib.kernels.sequence import GATES, Layout
 from ..spec.errors import DTypeError, ParameterError, ShapeError
 from .attributes import Bool, Choice, Float, Int
 from .record import NO_GRADIENT, Joint, Spec, error, sample
+from .recurrent_layout import GATES, Layout
 from .registry import operator
 
 

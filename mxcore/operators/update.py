@@ -6,228 +6,23 @@ names start with ``mp_`` keep a float32 master copy of a weight of low precision
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..spec.errors import DTypeError, ParameterError, ShapeError
-from .attributes import Bool, Float, Floats, Int, Shape
-from .record import NO_GRADIENT, Spec, error, sample
+from .attributes import Bool, Float, Int
+from .documentation import documentation
+from .record import NO_GRADIENT, Spec, sample
 from .registry import operator
-
-_RESCALE = {"rescale_grad": Float(1.0), "clip_gradient": Float(-1.0)}
-_LAZY = {"lazy_update": Bool(True)}
-
-_MEANING = {
-    "lr": "Learning rate.",
-    "wd": "Weight decay.",
-    "rescale_grad": "Factor on the gradient, before anything else.",
-    "clip_gradient": "Bound of each element of the gradient; none if negative.",
-    "clip_grad": "Bound of each element of the gradient; none if negative.",
-    "clip_weights": "Bound of each element of the weight; none if negative.",
-    "lazy_update": "Concerns sparse gradients only.",
-    "momentum": "Factor on the momentum.",
-    "t": "Number of this update, from 1.",
-    "epsilon": "Keeps the division finite.",
-    "bias_correction": "Whether the averages are freed of their start at 0.",
-    "eta": "Factor on the whole step.",
-    "num_weights": "How many weights there are.",
-    "num_tensors": "How many weights there are.",
-    "lrs": "Learning rates, one for each weight.",
-    "learning_rates": "Learning rates, one for each weight.",
-    "wds": "Weight decays, one for each weight.",
-    "etas": "Factors on the whole step, one for each weight.",
-    "step_count": "Numbers of this update, one for each weight.",
-    "lower_bound": "Least norm of the weight taken; none if negative.",
-    "upper_bound": "Largest norm of the weight taken; none if negative.",
-}
-
-
-def _parameters(inputs: str, attributes: Mapping[str, Any]) -> str:
-    names = ", ".join(n.strip("*?") for n in inputs.split())
-    text = (
-        f"Parameters\n----------\n{names} : NDArray\n    Of one shape; all but the weight and the gradient are changed."
-    )
-    for name, a in attributes.items():
-        kind = {"Int": "int", "Bool": "bool", "Shape": "tuple of int", "Floats": "tuple of float"}
-        text += f"\n{name} : {kind.get(type(a).__name__, 'float')}\n    {_MEANING.get(name, 'See the formula.')}"
-    return text
-
-
-_NEW_WEIGHT = "The new weight; give ``out=weight`` to have it in place."
-
-
-def _doc(summary: str, inputs: str, attributes: Mapping[str, Any], example: str, returns: str = _NEW_WEIGHT) -> str:
-    return (
-        f"{summary}\n\n{_parameters(inputs, attributes)}\n\nReturns\n-------\nNDArray\n    {returns}\n\n"
-        f"Raises\n------\nShapeError\n    If the shapes differ.\n\nExamples\n--------\n>>> import mxcore as mx\n{example}\n"
-    )
-
-
-def _alike(name: str, names: list[str], mixed: bool = False, free: int = 0) -> Callable[..., Spec]:
-    """Inference: all inputs but the last ``free`` have one shape; with ``mixed`` all after the gradient are float32."""
-
-    def infer(a: Any, *specs: Spec) -> Spec:
-        weight = specs[0]
-        for label, s in zip(names, specs[: len(specs) - free]):
-            if s.shape != weight.shape:
-                raise ShapeError(
-                    f"operator '{name}': {label} has shape {s.shape} but weight has {weight.shape}; they must be equal.",
-                    operator=name,
-                    shapes=[s.shape for s in specs],
-                )
-        if mixed:
-            _check_mixed(name, names, specs)
-        return weight
-
-    return infer
-
-
-def _check_mixed(name: str, names: list[str], specs: Any) -> None:
-    for i, (label, s) in enumerate(zip(names, specs)):
-        want = specs[0].dtype if i < 2 else np.dtype(np.float32)
-        if s.dtype != want:
-            raise DTypeError(
-                f"operator '{name}': {label} is {s.dtype} but must be {want}: weight and gradient share a dtype, the rest "
-                f"is float32.",
-                operator=name,
-                dtypes=[s.dtype for s in specs],
-            )
-
-
-def _clipped(x: Any, bound: float) -> Any:
-    return np.clip(x, -bound, bound) if bound >= 0 else x
-
-
-def rule(
-    name: str,
-    states: str,
-    attributes: Mapping[str, Any],
-    formula: str,
-    reference: Callable[..., Any],
-    example: str,
-    *,
-    mixed: str | None = None,
-    positive: tuple[str, ...] = (),
-    settings: tuple[dict[str, Any], ...] = (),
-) -> None:
-    """Declare the step of one optimizer.
-
-    Parameters
-    ----------
-    states : str
-        Names of the states.
-    reference : callable
-        ``reference(weight, grad, *states, **attributes)`` returns the new weight and changes the states.
-    positive : tuple of str
-        States that are never negative.
-    settings : tuple of dict
-        Attributes of the samples.
-    """
-    names = ["weight", "grad", *states.split()]
-    complete = {**{k: a.default for k, a in attributes.items()}}
-
-    def full(w: Any, g: Any, *rest: Any, **given: Any) -> Any:
-        return reference(w, g, *rest, **{**complete, **given})
-
-    def draw(rng: np.random.Generator) -> list[Any]:
-        return [
-            np.abs(rng.standard_normal((3, 4))) + 1 if n in positive else rng.standard_normal((3, 4)) for n in names
-        ]
-
-    inputs = " ".join(names)
-    operator(
-        name,
-        inputs,
-        attributes,
-        infer=_alike(name, names),
-        gradient=NO_GRADIENT,
-        mutates=tuple(range(2, len(names))),
-        reference=full,
-        samples=lambda rng: [sample(*draw(rng), check_gradient=False, **kw) for kw in settings],
-        errors=lambda: [
-            error(
-                np.ones((2, 3), "float32"),
-                *(np.ones((3, 2), "float32") for _ in names[1:]),
-                match="they must be equal",
-                **settings[0],
-            )
-        ],
-        doc=_doc(formula, inputs, attributes, example),
-    )
-    if mixed is not None:
-        _mixed(mixed, [*names, "weight32"], attributes, settings, draw, name)
-
-
-def _mixed(
-    name: str,
-    names: list[str],
-    attributes: Mapping[str, Any],
-    settings: Any,
-    draw: Any,
-    plain: str,
-) -> None:
-    def samples(rng: np.random.Generator) -> Any:
-        for kw in settings:
-            w, g, *states = draw(rng)
-            yield sample(
-                w.astype(np.float16),
-                g.astype(np.float16),
-                *(s.astype(np.float32) for s in states),
-                w.astype(np.float32),
-                check_gradient=False,
-                **kw,
-            )
-
-    inputs = " ".join(names)
-    operator(
-        name,
-        inputs,
-        attributes,
-        infer=_alike(name, names, mixed=True),
-        same_dtype=False,
-        gradient=NO_GRADIENT,
-        mutates=tuple(range(2, len(names))),
-        # The result is float16: tests/operators/test_update.py compares with the operator on one precision.
-        samples=samples,
-        errors=lambda: [
-            error(
-                np.ones(2, "float16"),
-                np.ones(2, "float16"),
-                *(np.ones(2, "float16") for _ in names[2:]),
-                match="must be float32",
-                **settings[0],
-            )
-        ],
-        doc=_doc(
-            f"Like ``{plain}``, on the float32 master copy ``weight32``; the result is that copy in the dtype of ``weight``.",
-            inputs,
-            attributes,
-            f">>> w = mx.nd.ones((2,), dtype='float16')\n>>> states = [mx.nd.zeros((2,)) for _ in range({len(names) - 3})]\n"
-            f">>> mx.nd.{name}(w, w * 0, *states, mx.nd.array([1, 2]), {_arguments(settings[0])}).dtype == w.dtype\nTrue",
-        ),
-    )
-
-
-def _arguments(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k}={v!r}" for k, v in settings.items())
-
-
-def _example(call: str, result: str, states: int) -> str:
-    lines = [">>> w, g = mx.nd.array([1, 2]), mx.nd.array([1, -1])"]
-    if states:
-        lines.append(f">>> states = [mx.nd.zeros((2,)) for _ in range({states})]")
-    lines += [f">>> mx.nd.{call}.astype('float64').asnumpy().round(4).tolist()", result]
-    return "\n".join(lines)
-
+from .update_rule import LAZY, RESCALE, alike, clipped, example_of, parameters_of, rule, step_doc
 
 # ---------------------------------------------------------------------------------------------------------------
 # References, each the formula of its documentation
 
 
 def _sgd(w: Any, g: Any, *, lr: float, wd: float, rescale_grad: float, clip_gradient: float, **_: Any) -> Any:
-    return w - lr * (_clipped(rescale_grad * g, clip_gradient) + wd * w)
+    return w - lr * (clipped(rescale_grad * g, clip_gradient) + wd * w)
 
 
 def _sgd_mom(
@@ -242,14 +37,14 @@ def _sgd_mom(
     clip_gradient: float,
     **_: Any,
 ) -> Any:
-    m[...] = momentum * m - lr * (_clipped(rescale_grad * g, clip_gradient) + wd * w)
+    m[...] = momentum * m - lr * (clipped(rescale_grad * g, clip_gradient) + wd * w)
     return w + m
 
 
 def _nag(
     w: Any, g: Any, m: Any, *, lr: float, momentum: float, wd: float, rescale_grad: float, clip_gradient: float
 ) -> Any:
-    d = lr * (_clipped(rescale_grad * g, clip_gradient) + wd * w)
+    d = lr * (clipped(rescale_grad * g, clip_gradient) + wd * w)
     m[...] = momentum * m - d
     return w + momentum * m - d
 
@@ -270,7 +65,7 @@ def _signum(
     clip_gradient: float,
     wd_lh: float,
 ) -> Any:
-    m[...] = momentum * m - (1 - momentum) * (_clipped(rescale_grad * g, clip_gradient) + wd * w)
+    m[...] = momentum * m - (1 - momentum) * (clipped(rescale_grad * g, clip_gradient) + wd * w)
     return w * (1 - lr * wd_lh) + lr * np.sign(m)
 
 
@@ -289,7 +84,7 @@ def _adam(
     clip_gradient: float,
     **_: Any,
 ) -> Any:
-    g = _clipped(rescale_grad * g + wd * w, clip_gradient)
+    g = clipped(rescale_grad * g + wd * w, clip_gradient)
     m[...] = beta1 * m + (1 - beta1) * g
     v[...] = beta2 * v + (1 - beta2) * g**2
     return w - lr * m / (np.sqrt(v) + epsilon)
@@ -308,9 +103,9 @@ def _rmsprop(
     clip_gradient: float,
     clip_weights: float,
 ) -> Any:
-    g = _clipped(rescale_grad * g + wd * w, clip_gradient)
+    g = clipped(rescale_grad * g + wd * w, clip_gradient)
     n[...] = gamma1 * n + (1 - gamma1) * g**2
-    return _clipped(w - lr * g / np.sqrt(n + epsilon), clip_weights)
+    return clipped(w - lr * g / np.sqrt(n + epsilon), clip_weights)
 
 
 def _rmspropalex(
@@ -329,11 +124,11 @@ def _rmspropalex(
     clip_gradient: float,
     clip_weights: float,
 ) -> Any:
-    grad = _clipped(rescale_grad * grad + wd * w, clip_gradient)
+    grad = clipped(rescale_grad * grad + wd * w, clip_gradient)
     n[...] = gamma1 * n + (1 - gamma1) * grad**2
     g[...] = gamma1 * g + (1 - gamma1) * grad
     delta[...] = gamma2 * delta - lr * grad / np.sqrt(n - g**2 + epsilon)
-    return _clipped(w + delta, clip_weights)
+    return clipped(w + delta, clip_weights)
 
 
 def _ftrl(
@@ -349,7 +144,7 @@ def _ftrl(
     rescale_grad: float,
     clip_gradient: float,
 ) -> Any:
-    g = _clipped(rescale_grad * g, clip_gradient)
+    g = clipped(rescale_grad * g, clip_gradient)
     z[...] = z + g - (np.sqrt(n + g**2) - np.sqrt(n)) * w / lr
     n[...] = n + g**2
     return np.where(np.abs(z) > lamda1, (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n)) / lr + wd), 0)
@@ -371,7 +166,7 @@ def _ftml(
     rescale_grad: float,
     clip_grad: float,
 ) -> Any:
-    g = _clipped(rescale_grad * g + wd * w, clip_grad)
+    g = clipped(rescale_grad * g + wd * w, clip_grad)
     v[...] = beta2 * v + (1 - beta2) * g**2
     new = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
     z[...] = beta1 * z + (1 - beta1) * g - (new - beta1 * d) * w
@@ -382,7 +177,7 @@ def _ftml(
 def _adagrad(
     w: Any, g: Any, h: Any, *, lr: float, epsilon: float, wd: float, rescale_grad: float, clip_gradient: float
 ) -> Any:
-    g = _clipped(rescale_grad * g, clip_gradient)
+    g = clipped(rescale_grad * g, clip_gradient)
     h += g**2
     return w - lr * (g / np.sqrt(h + epsilon) + wd * w)
 
@@ -400,64 +195,64 @@ _MOMENTUM_SETTINGS = tuple({**s, "momentum": 0.9} for s in _SETTINGS)
 rule(
     "sgd_update",
     "",
-    {"lr": Float(), "wd": Float(0.0), **_RESCALE, **_LAZY},
+    {"lr": Float(), "wd": Float(0.0), **RESCALE, **LAZY},
     "Gradient descent: ``w - lr * (clip(rescale_grad * grad) + wd * w)``.",
     _sgd,
-    _example("sgd_update(w, g, lr=0.5)", "[0.5, 2.5]", 0),
+    example_of("sgd_update(w, g, lr=0.5)", "[0.5, 2.5]", 0),
     mixed="mp_sgd_update",
     settings=_SETTINGS,
 )
 rule(
     "sgd_mom_update",
     "mom",
-    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **_RESCALE, **_LAZY},
+    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **RESCALE, **LAZY},
     "Gradient descent with momentum::\n\n    mom = momentum * mom - lr * (clip(rescale_grad * grad) + wd * w)\n    w + mom",
     _sgd_mom,
-    _example("sgd_mom_update(w, g, *states, lr=0.5, momentum=0.9)", "[0.5, 2.5]", 1),
+    example_of("sgd_mom_update(w, g, *states, lr=0.5, momentum=0.9)", "[0.5, 2.5]", 1),
     mixed="mp_sgd_mom_update",
     settings=_MOMENTUM_SETTINGS,
 )
 rule(
     "nag_mom_update",
     "mom",
-    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **_RESCALE},
+    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **RESCALE},
     "Nesterov's accelerated gradient::\n\n    d = lr * (clip(rescale_grad * grad) + wd * w)\n"
     "    mom = momentum * mom - d\n    w + momentum * mom - d",
     _nag,
-    _example("nag_mom_update(w, g, *states, lr=0.5, momentum=0.5)", "[0.25, 2.75]", 1),
+    example_of("nag_mom_update(w, g, *states, lr=0.5, momentum=0.5)", "[0.25, 2.75]", 1),
     mixed="mp_nag_mom_update",
     settings=_MOMENTUM_SETTINGS,
 )
 rule(
     "signsgd_update",
     "",
-    {"lr": Float(), "wd": Float(0.0), **_RESCALE},
+    {"lr": Float(), "wd": Float(0.0), **RESCALE},
     "Descent by signs: ``w - lr * (sign(grad) + wd * w)``. ``rescale_grad`` and ``clip_gradient`` have no effect.",
     _signsgd,
-    _example("signsgd_update(w, g, lr=0.5)", "[0.5, 2.5]", 0),
+    example_of("signsgd_update(w, g, lr=0.5)", "[0.5, 2.5]", 0),
     settings=_SETTINGS,
 )
 rule(
     "signum_update",
     "mom",
-    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **_RESCALE, "wd_lh": Float(0.0)},
+    {"lr": Float(), "momentum": Float(0.0), "wd": Float(0.0), **RESCALE, "wd_lh": Float(0.0)},
     "Descent by signs of the momentum::\n\n"
     "    mom = momentum * mom - (1 - momentum) * (clip(rescale_grad * grad) + wd * w)\n"
     "    (1 - lr * wd_lh) * w + lr * sign(mom)",
     _signum,
-    _example("signum_update(w, g, *states, lr=0.5)", "[0.5, 2.5]", 1),
+    example_of("signum_update(w, g, *states, lr=0.5)", "[0.5, 2.5]", 1),
     settings=(*_MOMENTUM_SETTINGS, {"lr": 0.1, "wd_lh": 0.05}),
 )
-_ADAM = {"beta1": Float(0.9), "beta2": Float(0.999), "epsilon": Float(1e-8)}
+ADAM = {"beta1": Float(0.9), "beta2": Float(0.999), "epsilon": Float(1e-8)}
 rule(
     "adam_update",
     "mean var",
-    {"lr": Float(), **_ADAM, "wd": Float(0.0), **_RESCALE, **_LAZY},
+    {"lr": Float(), **ADAM, "wd": Float(0.0), **RESCALE, **LAZY},
     "Adam, without its bias correction, which goes into ``lr``::\n\n    g = clip(rescale_grad * grad + wd * w)\n"
     "    mean = beta1 * mean + (1 - beta1) * g\n    var = beta2 * var + (1 - beta2) * g**2\n"
     "    w - lr * mean / (sqrt(var) + epsilon)",
     _adam,
-    _example("adam_update(w, g, *states, lr=0.5, beta2=0.96)", "[0.75, 2.25]", 2),
+    example_of("adam_update(w, g, *states, lr=0.5, beta2=0.96)", "[0.75, 2.25]", 2),
     positive=("var",),
     settings=(*_SETTINGS, {"lr": 0.3, "beta1": 0.5, "beta2": 0.9, "epsilon": 0.1}),
 )
@@ -469,13 +264,13 @@ rule(
         "gamma1": Float(0.95),
         "epsilon": Float(1e-8),
         "wd": Float(0.0),
-        **_RESCALE,
+        **RESCALE,
         "clip_weights": Float(-1.0),
     },
     "RMSProp::\n\n    g = clip(rescale_grad * grad + wd * w)\n    n = gamma1 * n + (1 - gamma1) * g**2\n"
     "    clip(w - lr * g / sqrt(n + epsilon), clip_weights)",
     _rmsprop,
-    _example("rmsprop_update(w, g, *states, lr=0.5, gamma1=0.75)", "[0.0, 3.0]", 1),
+    example_of("rmsprop_update(w, g, *states, lr=0.5, gamma1=0.75)", "[0.0, 3.0]", 1),
     positive=("n",),
     settings=(*_SETTINGS, {"lr": 0.3, "clip_weights": 0.5}),
 )
@@ -488,26 +283,26 @@ rule(
         "gamma2": Float(0.9),
         "epsilon": Float(1e-8),
         "wd": Float(0.0),
-        **_RESCALE,
+        **RESCALE,
         "clip_weights": Float(-1.0),
     },
     "RMSProp after Graves (https://arxiv.org/abs/1308.0850)::\n\n    d = clip(rescale_grad * grad + wd * w)\n"
     "    n = gamma1 * n + (1 - gamma1) * d**2\n    g = gamma1 * g + (1 - gamma1) * d\n"
     "    delta = gamma2 * delta - lr * d / sqrt(n - g**2 + epsilon)\n    clip(w + delta, clip_weights)",
     _rmspropalex,
-    _example("rmspropalex_update(w, g, *states, lr=0.4, gamma1=0.8)", "[0.0, 3.0]", 3),
+    example_of("rmspropalex_update(w, g, *states, lr=0.4, gamma1=0.8)", "[0.0, 3.0]", 3),
     positive=("n",),
     settings=(*({**s, "epsilon": 5.0} for s in _SETTINGS), {"lr": 0.3, "clip_weights": 0.5, "epsilon": 5.0}),
 )
 rule(
     "ftrl_update",
     "z n",
-    {"lr": Float(), "lamda1": Float(0.01), "beta": Float(1.0), "wd": Float(0.0), **_RESCALE},
+    {"lr": Float(), "lamda1": Float(0.01), "beta": Float(1.0), "wd": Float(0.0), **RESCALE},
     "Follow the regularized leader (McMahan et al., 2013)::\n\n    g = clip(rescale_grad * grad)\n"
     "    z = z + g - (sqrt(n + g**2) - sqrt(n)) * w / lr\n    n = n + g**2\n"
     "    (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0",
     _ftrl,
-    _example("ftrl_update(w, g, *states, lr=0.5, lamda1=0)", "[0.25, 1.25]", 2),
+    example_of("ftrl_update(w, g, *states, lr=0.5, lamda1=0)", "[0.25, 1.25]", 2),
     positive=("n",),
     settings=(*_SETTINGS, {"lr": 0.3, "lamda1": 1.0, "beta": 0.5}),
 )
@@ -529,7 +324,7 @@ rule(
     "    d' = (1 - beta1**t) / lr * (sqrt(v / (1 - beta2**t)) + epsilon)\n"
     "    z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * w\n    d = d'\n    -z / d",
     _ftml,
-    _example("ftml_update(w, g, *states, lr=0.5, t=1)", "[0.5, 2.5]", 3),
+    example_of("ftml_update(w, g, *states, lr=0.5, t=1)", "[0.5, 2.5]", 3),
     positive=("d", "v"),
     settings=(
         {"lr": 0.1, "t": 1},
@@ -540,11 +335,11 @@ rule(
 rule(
     "_adagrad_update",
     "history",
-    {"lr": Float(), "epsilon": Float(1e-7), "wd": Float(0.0), **_RESCALE},
+    {"lr": Float(), "epsilon": Float(1e-7), "wd": Float(0.0), **RESCALE},
     "AdaGrad::\n\n    g = clip(rescale_grad * grad)\n    history = history + g**2\n"
     "    w - lr * (g / sqrt(history + epsilon) + wd * w)",
     _adagrad,
-    _example("_adagrad_update(w, g, *states, lr=0.5)", "[0.5, 2.5]", 1),
+    example_of("_adagrad_update(w, g, *states, lr=0.5)", "[0.5, 2.5]", 1),
     positive=("history",),
     settings=_SETTINGS,
 )
@@ -560,7 +355,7 @@ def _adamw(w: Any, g: Any, m: Any, v: Any, scale: Any, *, eta: float, wd: float 
     return (1 - eta * wd) * w + _adam(w, g, m, v, lr=eta * lr, wd=0.0, rescale_grad=float(scale[0]), **kw) - w
 
 
-_ADAMW = {"lr": Float(), **_ADAM, "wd": Float(0.0), "eta": Float(), "clip_gradient": Float(-1.0)}
+_ADAMW = {"lr": Float(), **ADAM, "wd": Float(0.0), "eta": Float(), "clip_gradient": Float(-1.0)}
 _ADAMW_TEXT = (
     "AdamW (https://arxiv.org/abs/1711.05101), without its bias correction, which goes into ``lr``::\n\n"
     "    g = clip(rescale_grad * grad)\n    mean = beta1 * mean + (1 - beta1) * g\n"
@@ -594,13 +389,13 @@ for _name, _is_mixed in (("_adamw_update", False), ("_mp_adamw_update", True)):
         _name,
         " ".join(_names),
         _ADAMW,
-        infer=_alike(_name, _names, mixed=_is_mixed, free=1),
+        infer=alike(_name, _names, mixed=_is_mixed, free=1),
         same_dtype=False,
         gradient=NO_GRADIENT,
         mutates=tuple(range(2, len(_names) - 1)),
         reference=None if _is_mixed else _adamw,
         samples=_adamw_samples(_is_mixed),
-        doc=f"{_ADAMW_TEXT}\n\n{_parameters(' '.join(_names), _ADAMW)}\n\nReturns\n-------\nNDArray\n    The new weight.",
+        doc=documentation(_ADAMW_TEXT, parameters_of(" ".join(_names), _ADAMW), "NDArray\n    The new weight."),
     )
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -613,7 +408,7 @@ _LAMB = {
     "t": Int(),
     "bias_correction": Bool(True),
     "wd": Float(),
-    **_RESCALE,
+    **RESCALE,
 }
 
 
@@ -632,7 +427,7 @@ def _lamb(
     rescale_grad: float = 1.0,
     clip_gradient: float = -1.0,
 ) -> Any:
-    g = _clipped(rescale_grad * g, clip_gradient)
+    g = clipped(rescale_grad * g, clip_gradient)
     m[...] = beta1 * m + (1 - beta1) * g
     v[...] = beta2 * v + (1 - beta2) * g**2
     a, b = (1 - beta1**t, 1 - beta2**t) if bias_correction else (1.0, 1.0)
@@ -673,23 +468,23 @@ _LAMB_TEXT = (
     "    mean = beta1 * mean + (1 - beta1) * g\n    var = beta2 * var + (1 - beta2) * g**2\n"
     "    mean / (1 - beta1**t) / (sqrt(var / (1 - beta2**t)) + epsilon) + wd * w"
 )
-_LAMB_EXAMPLE = _example("lamb_update_phase1(w, g, *states, t=1, wd=1)", "[2.0, 1.0]", 2)
+_LAMB_EXAMPLE = example_of("lamb_update_phase1(w, g, *states, t=1, wd=1)", "[2.0, 1.0]", 2)
 
 operator(
     "lamb_update_phase1",
     "weight grad mean var",
     _LAMB,
-    infer=_alike("lamb_update_phase1", ["weight", "grad", "mean", "var"]),
+    infer=alike("lamb_update_phase1", ["weight", "grad", "mean", "var"]),
     gradient=NO_GRADIENT,
     mutates=(2, 3),
     reference=_lamb,
     samples=_lamb_samples(False),
-    doc=_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE, returns="The direction."),
+    doc=step_doc(_LAMB_TEXT, "weight grad mean var", _LAMB, _LAMB_EXAMPLE, returns="The direction."),
 )
 
 
 def _mp_lamb(a: Any, *specs: Spec) -> Spec:
-    _alike("mp_lamb_update_phase1", ["weight", "grad", "mean", "var", "weight32"], mixed=True)(a, *specs)
+    alike("mp_lamb_update_phase1", ["weight", "grad", "mean", "var", "weight32"], mixed=True)(a, *specs)
     return Spec(specs[0].shape, np.dtype(np.float32))
 
 
@@ -702,8 +497,11 @@ operator(
     gradient=NO_GRADIENT,
     mutates=(2, 3),
     samples=_lamb_samples(True),
-    doc=f"Like ``lamb_update_phase1``, from the float32 master copy ``weight32``.\n\n"
-    f"{_parameters('weight grad mean var weight32', _LAMB)}\n\nReturns\n-------\nNDArray\n    The direction, float32.",
+    doc=documentation(
+        "Like ``lamb_update_phase1``, from the float32 master copy ``weight32``.",
+        parameters_of("weight grad mean var weight32", _LAMB),
+        "NDArray\n    The direction, float32.",
+    ),
 )
 
 _PHASE2 = {"lr": Float(), "lower_bound": Float(-1.0), "upper_bound": Float(-1.0)}
@@ -716,7 +514,7 @@ operator(
     "lamb_update_phase2",
     "weight g r1 r2",
     _PHASE2,
-    infer=_alike("lamb_update_phase2", ["weight", "g"], free=2),
+    infer=alike("lamb_update_phase2", ["weight", "g"], free=2),
     gradient=NO_GRADIENT,
     reference=_lamb_step,
     samples=lambda rng: [
@@ -763,7 +561,7 @@ operator(
     "mp_lamb_update_phase2",
     "weight g r1 r2 weight32",
     _PHASE2,
-    infer=_alike("mp_lamb_update_phase2", ["weight", "g"], free=3),
+    infer=alike("mp_lamb_update_phase2", ["weight", "g"], free=3),
     same_dtype=False,
     gradient=NO_GRADIENT,
     mutates=(4,),
@@ -787,7 +585,7 @@ operator(
 def _group_adagrad(
     w: Any, g: Any, h: Any, *, lr: float, rescale_grad: float = 1.0, clip_gradient: float = -1.0, epsilon: float = 1e-5
 ) -> Any:
-    g = _clipped(rescale_grad * g, clip_gradient)
+    g = clipped(rescale_grad * g, clip_gradient)
     h += (g**2).mean(1, keepdims=True)
     return w - lr * g / np.sqrt(h + epsilon)
 
@@ -795,8 +593,8 @@ def _group_adagrad(
 operator(
     "_contrib_group_adagrad_update",
     "weight grad history",
-    {"lr": Float(), **_RESCALE, "epsilon": Float(1e-5)},
-    infer=_alike("_contrib_group_adagrad_update", ["weight", "grad"], free=1),
+    {"lr": Float(), **RESCALE, "epsilon": Float(1e-5)},
+    infer=alike("_contrib_group_adagrad_update", ["weight", "grad"], free=1),
     gradient=NO_GRADIENT,
     mutates=(2,),
     reference=_group_adagrad,
@@ -813,218 +611,3 @@ operator(
     doc="AdaGrad with one accumulator for each row: ``history += mean(g**2, axis=1)``, then ``w - lr * g / "
     "sqrt(history + epsilon)`` with ``g = clip(rescale_grad * grad)``.",
 )
-
-operator(
-    "multi_lars",
-    "lrs weights_sum_sq grads_sum_sq wds",
-    {"eta": Float(), "eps": Float(), "rescale_grad": Float(1.0)},
-    infer=_alike("multi_lars", ["lrs", "weights_sum_sq", "grads_sum_sq", "wds"]),
-    gradient=NO_GRADIENT,
-    reference=lambda lrs, w, g, wds, eta, eps, rescale_grad=1.0: np.where(
-        (w > 0) & (g > 0), lrs * eta * np.sqrt(w) / (np.sqrt(g) * rescale_grad + wds * np.sqrt(w) + eps), lrs
-    ),
-    samples=lambda rng: [
-        sample(
-            rng.uniform(0, 1, 4),
-            np.array([1.0, 2, 0, 3]),
-            np.array([1.0, 0, 2, 3]),
-            rng.uniform(0, 1, 4),
-            check_gradient=False,
-            eta=0.1,
-            eps=1e-3,
-            rescale_grad=0.5,
-        )
-    ],
-    doc="""Learning rates of LARS: ``lrs * eta * |w| / (|g| * rescale_grad + wds * |w| + eps)``; ``lrs`` where a norm is 0.
-
-Parameters
-----------
-lrs, wds : NDArray
-    Learning rates and weight decays, (N,).
-weights_sum_sq, grads_sum_sq : NDArray
-    Squared norms of weights and gradients, (N,).
-eta, eps, rescale_grad : float
-
-Returns
--------
-NDArray
-    (N,).
-
-Examples
---------
->>> import mxcore as mx
->>> one = mx.nd.ones((1,))
->>> mx.nd.multi_lars(one, one * 4, one, one * 0, eta=0.5, eps=0).asnumpy().tolist()
-[1.0]
-""",
-)
-
-operator(
-    "reset_arrays",
-    "*data",
-    {"num_arrays": Int()},
-    infer=lambda a, *specs: Spec((1,), np.dtype(np.float32)),
-    mutates=lambda a, inputs: tuple(range(inputs)),
-    same_dtype=False,
-    gradient=NO_GRADIENT,
-    samples=lambda rng: [],
-    doc="""Set arrays to 0 in place.
-
-Parameters
-----------
-*data : NDArray
-    Changed.
-num_arrays : int
-    How many there are.
-
-Returns
--------
-NDArray
-    ``(1,)``, without meaning.
-
-Examples
---------
->>> import mxcore as mx
->>> x, y = mx.nd.ones((2,)), mx.nd.ones((1,))
->>> _ = mx.nd.reset_arrays(x, y, num_arrays=2)
->>> x.asnumpy().tolist(), y.asnumpy().tolist()
-([0.0, 0.0], [0.0])
-""",
-)
-
-# ---------------------------------------------------------------------------------------------------------------
-# Many weights in one call
-
-
-def _groups(name: str, per: int, trailing: int, count: str, each: tuple[str, ...]) -> Callable[..., Any]:
-    """Inference: the number of arrays and of numbers fits the number of weights; the results are like the weights."""
-
-    def infer(a: Any, *specs: Spec) -> Any:
-        n = a[count]
-        if len(specs) != n * per + trailing:
-            raise ParameterError(
-                f"operator '{name}' with {count}={n} takes {n * per + trailing} arrays, {per} for each weight"
-                f"{f' and {trailing} more' if trailing else ''}, but got {len(specs)}.",
-                operator=name,
-            )
-        for key in each:
-            if len(a[key]) != n:
-                raise ParameterError(
-                    f"operator '{name}' with {count}={n} needs {n} numbers in {key}, but got {len(a[key])}.",
-                    operator=name,
-                )
-        weights = specs[: n * per : per]
-        for i, w in enumerate(weights):
-            for s in specs[i * per : (i + 1) * per]:
-                if s.shape != w.shape:
-                    raise ShapeError(
-                        f"operator '{name}': the arrays of weight {i} have shapes "
-                        f"{[t.shape for t in specs[i * per : (i + 1) * per]]}; they must be equal.",
-                        operator=name,
-                        shapes=[t.shape for t in specs],
-                    )
-        return tuple(weights)
-
-    return infer
-
-
-def many(
-    name: str,
-    like: str,
-    arrays: str,
-    attributes: Mapping[str, Any],
-    *,
-    trailing: str = "",
-    count: str = "num_weights",
-    each: tuple[str, ...] = (),
-) -> None:
-    """Declare a step on many weights; ``arrays`` names those of one weight, ``trailing`` those after all of them."""
-    complete = {**attributes, count: Int(1)}
-    per = len(arrays.split())
-    after = f", then {trailing}" if trailing else ""
-    text = "\n".join(
-        f"{k} : {'tuple' if isinstance(a, Floats | Shape) else 'number'}\n    {_MEANING.get(k, f'See ``{like}``.')}"
-        for k, a in complete.items()
-    )
-    operator(
-        name,
-        "*data",
-        complete,
-        infer=_groups(name, per, len(trailing.split()), count, each),
-        outputs=lambda a: a[count],
-        # Whatever follows weight and gradient of each group is a state.
-        mutates=lambda a, inputs: tuple(i * per + k for i in range(a[count]) for k in range(2, per)),
-        same_dtype=False,
-        gradient=NO_GRADIENT,
-        samples=lambda rng: [],
-        doc=f"Do ``{like}`` on many weights.\n\nParameters\n----------\n*data : NDArray\n    For each weight {arrays}{after}; "
-        f"states are changed.\n{text}\n\nReturns\n-------\nlist of NDArray\n    The new weights, one array for one weight; "
-        f"give a list of the weights as ``out`` to have them in place.",
-    )
-
-
-_MULTI = {"lrs": Floats(), "wds": Floats()}
-_ONE_MOMENTUM = {"momentum": Float(0.0)}
-many("multi_sgd_update", "sgd_update", "weight grad", {**_MULTI, **_RESCALE}, each=("lrs", "wds"))
-many(
-    "multi_sgd_mom_update",
-    "sgd_mom_update",
-    "weight grad mom",
-    {**_MULTI, **_ONE_MOMENTUM, **_RESCALE},
-    each=("lrs", "wds"),
-)
-many("multi_mp_sgd_update", "mp_sgd_update", "weight grad weight32", {**_MULTI, **_RESCALE}, each=("lrs", "wds"))
-many(
-    "multi_mp_sgd_mom_update",
-    "mp_sgd_mom_update",
-    "weight grad mom weight32",
-    {**_MULTI, **_ONE_MOMENTUM, **_RESCALE},
-    each=("lrs", "wds"),
-)
-many("preloaded_multi_sgd_update", "sgd_update", "weight grad", dict(_RESCALE), trailing="lrs wds")
-many(
-    "preloaded_multi_sgd_mom_update",
-    "sgd_mom_update",
-    "weight grad mom",
-    {**_ONE_MOMENTUM, **_RESCALE},
-    trailing="lrs wds",
-)
-many("preloaded_multi_mp_sgd_update", "mp_sgd_update", "weight grad weight32", dict(_RESCALE), trailing="lrs wds")
-many(
-    "preloaded_multi_mp_sgd_mom_update",
-    "mp_sgd_mom_update",
-    "weight grad mom weight32",
-    {**_ONE_MOMENTUM, **_RESCALE},
-    trailing="lrs wds",
-)
-_MULTI_ADAMW = {"lrs": Floats(), **_ADAM, "wds": Floats(), "etas": Floats(), "clip_gradient": Float(-1.0)}
-_MULTI_LAMB = {
-    "learning_rates": Floats(),
-    "beta1": Float(0.9),
-    "beta2": Float(0.999),
-    "epsilon": Float(1e-6),
-    "wds": Floats(),
-    "rescale_grad": Float(1.0),
-    "lower_bound": Float(-1.0),
-    "upper_bound": Float(-1.0),
-    "clip_gradient": Float(-1.0),
-    "bias_correction": Bool(True),
-    "step_count": Shape(),
-}
-for _prefix, _master in (("", ""), ("mp_", " weight32")):
-    many(
-        f"_multi_{_prefix}adamw_update",
-        f"_{_prefix}adamw_update",
-        f"weight grad mean var{_master}",
-        _MULTI_ADAMW,
-        trailing="rescale_grad",
-        each=("lrs", "wds", "etas"),
-    )
-    many(
-        f"_multi_{_prefix}lamb_update",
-        f"{_prefix}lamb_update_phase1 and phase2",
-        f"weight grad mean var{_master}",
-        _MULTI_LAMB,
-        count="num_tensors",
-        each=("learning_rates", "wds", "step_count"),
-    )

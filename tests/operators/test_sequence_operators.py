@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mxcore as mx
-from mxcore.oplib.kernels.sequence import GATES, Layout
+from mxcore.operators.recurrent_layout import GATES, Layout
 
 MODES = sorted(GATES)
 

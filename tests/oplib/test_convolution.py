@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxcore.operators.windows import convolution_output_shape, deconvolution_output_shape
 from mxcore.oplib import workspace
-from mxcore.oplib.kernels import convolution as kernels
+from mxcore.oplib.correlation import depthwise, pieces, scatter
+from mxcore.oplib.correlation import winograd as winograds_way
 from mxcore.oplib.kernels.convolution import (
     convolution,
     convolution_backward_data,
     convolution_backward_weight,
-    convolution_output_shape,
-    deconvolution_output_shape,
 )
 from mxcore.spec.errors import ShapeError
 
@@ -70,11 +70,11 @@ def random_case(seed: int) -> dict[str, Any]:
 
 def small_pieces(monkeypatch: pytest.MonkeyPatch, few_channels: int = 0) -> None:
     """Make every loop over pieces go round many times on small data."""
-    monkeypatch.setattr(kernels, "_POSITIONS", 7)
-    monkeypatch.setattr(kernels, "_COLUMNS", 64)
-    monkeypatch.setattr(kernels, "_LARGE_WEIGHT", 1)
-    monkeypatch.setattr(kernels, "_DEPTHWISE_FLOATS", 40)
-    monkeypatch.setattr(kernels, "_FEW_CHANNELS", few_channels)
+    monkeypatch.setattr(pieces, "_POSITIONS", 7)
+    monkeypatch.setattr(pieces, "_COLUMNS", 64)
+    monkeypatch.setattr(pieces, "_LARGE_WEIGHT", 1)
+    monkeypatch.setattr(depthwise, "_FLOATS", 40)
+    monkeypatch.setattr(scatter, "_FEW_CHANNELS", few_channels)
 
 
 def check(case: dict[str, Any], dtype: Any, tolerance: float) -> None:
@@ -168,14 +168,14 @@ def test_each_path(path: str, layout: str) -> None:
 def winograd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note which of the two Winograd functions ran."""
     ran: list[str] = []
-    for name in ("_correlate_winograd", "_weigh_winograd"):
-        function = getattr(kernels, name)
+    for name in ("correlate", "weigh"):
+        function = getattr(winograds_way, name)
 
         def noted(*args: Any, name: str = name, function: Callable[..., Any] = function) -> Any:
             ran.append(name)
             return function(*args)
 
-        monkeypatch.setattr(kernels, name, noted)
+        monkeypatch.setattr(winograds_way, name, noted)
     return ran
 
 
@@ -185,10 +185,10 @@ def winograd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     [((12, 12), (1, 1), 1 << 19), ((13, 18), (1, 2), 1), ((17, 14), (0, 0), 1 << 19), ((8, 8), (2, 1), 1)],
 )
 def test_winograd(size, pad, large: int, layout: str, winograd: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_LARGE_WEIGHT", large)
-    monkeypatch.setattr(kernels, "_WINOGRAD_FLOATS", 1 << 14)
-    monkeypatch.setattr(kernels, "_WINOGRAD_SUM_TILES", 20)
-    monkeypatch.setattr(kernels, "_WINOGRAD_TILES", 32)
+    monkeypatch.setattr(pieces, "_LARGE_WEIGHT", large)
+    monkeypatch.setattr(winograds_way, "_FLOATS", 1 << 14)
+    monkeypatch.setattr(winograds_way, "_SUM_TILES", 20)
+    monkeypatch.setattr(winograds_way, "_TILES", 32)
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal((9, 33, *size)), rng.standard_normal((40, 33, 3, 3))
     if layout == "NHWC":
@@ -196,7 +196,7 @@ def test_winograd(size, pad, large: int, layout: str, winograd: list[str], monke
     how = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": pad, "num_group": 1, "layout": layout}
     case = {"x": x, "w": w, "bias": rng.standard_normal(40), "how": how, "rng": rng}
     check(case, np.float32, 3e-5)
-    assert winograd == ["_correlate_winograd", "_correlate_winograd", "_weigh_winograd"]
+    assert winograd == ["correlate", "correlate", "weigh"]
     # Entry by entry against the direct way in float64, which never takes Winograd's.
     x, w = x.astype(np.float32), w.astype(np.float32)
     g = rng.standard_normal(convolution_output_shape(x.shape, w.shape, **how)).astype(np.float32)
@@ -214,7 +214,7 @@ def test_winograd(size, pad, large: int, layout: str, winograd: list[str], monke
 
 
 def test_winograd_can_be_switched_off(winograd: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "USE_WINOGRAD", False)
+    monkeypatch.setattr(winograds_way, "USE_WINOGRAD", False)
     rng = np.random.default_rng(6)
     x = rng.standard_normal((4, 32, 16, 16)).astype(np.float32)
     w = rng.standard_normal((32, 32, 3, 3)).astype(np.float32)

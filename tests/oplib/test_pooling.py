@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mxcore.operators.windows import pooling_output_shape
 from mxcore.oplib.kernels import pooling as kernels
-from mxcore.oplib.kernels.pooling import pooling, pooling_backward, pooling_output_shape
+from mxcore.oplib.kernels.pooling import pooling, pooling_backward
 from mxcore.spec.errors import ParameterError, ShapeError
 
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from ..table import kernel
+from ..threads import elementwise, matmul
 
 
 def into(xp: Any, fn: Callable[..., Any], x: Any) -> Any:
@@ -61,7 +62,7 @@ def product(xp: Any, a: Any, b: Any) -> Any:
     """Multiply two matrices; float16, which BLAS does not have, in float32."""
     if a.dtype == np.float16:
         return xp.dot(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
-    return xp.dot(a, b)
+    return matmul(a, b) if xp is np else xp.dot(a, b)
 
 
 @kernel("FullyConnected")
@@ -94,7 +95,11 @@ def positive_part(xp: Any, x: Any, out: Any = None) -> Any:
     if xp is not np or x.dtype.kind != "f" or x.size < _LARGE:
         return xp.maximum(x, 0) if out is None else xp.maximum(x, 0, out=out)
     # NumPy has vector instructions for clip, not for maximum with a number: a quarter of the time.
-    return np.clip(x, 0, np.inf, out=out)
+    if not x.flags.c_contiguous or (out is not None and not out.flags.c_contiguous):
+        return np.clip(x, 0, np.inf, out=out)
+    y = np.empty(x.shape, x.dtype) if out is None else out
+    elementwise(lambda x, y: np.clip(x, 0, np.inf, out=y), x, y)
+    return y
 
 
 def negative_part(xp: Any, x: Any) -> Any:
@@ -128,9 +133,18 @@ def activation(xp: Any, x: Any, *, act_type: str) -> Any:
     return y if y.dtype == x.dtype else y.astype(x.dtype)
 
 
+def _pass_positive(g: Any, y: Any, to: Any) -> None:
+    np.copyto(to, y > 0)
+    to *= g
+
+
 @kernel("_backward_Activation")
 def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
     if act_type == "relu":
+        if xp is np and g.flags.c_contiguous and y.flags.c_contiguous:
+            r = np.empty(g.shape, g.dtype)
+            elementwise(_pass_positive, g, y, r)
+            return r
         r = (y > 0).astype(g.dtype)
         r *= g
         return r

@@ -8,18 +8,20 @@ pieces that stay in cache. Sums of rows are added up in float64.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..table import kernel
+from ..threads import parallel_for
 from ..workspace import borrow
 from .neural import into, positive_part, row_dot, row_sum
 
 #: Shorter rows than this are worked on as if they were one long row, with the vectors of channels repeated.
 _SHORT = 64
-#: Numbers per piece: three such arrays stay in a 1 MiB cache.
-_PIECE = 1 << 16
+#: Numbers per piece: small enough for the cache, large enough that sharing pieces out is cheap.
+_PIECE = 1 << 17
 #: How far squares may cancel against the squared mean before the variance is computed from differences.
 _CANCELS = 30.0
 
@@ -45,7 +47,13 @@ def _sums(x: np.ndarray) -> np.ndarray:
     """Return the sums ``(C,)`` of ``(L, C, R)``, in float64."""
     lead, channels, tail = x.shape
     if tail >= _SHORT:
-        return np.add.reduce(np.einsum("rk->r", x.reshape(-1, tail)).reshape(lead, channels), axis=0, dtype=np.float64)
+        rows = np.empty((lead, channels), x.dtype)
+
+        def run(part: slice) -> None:
+            np.einsum("rk->r", x[part].reshape(-1, tail), out=rows[part].reshape(-1))
+
+        _on_pieces(x.shape, run)
+        return np.add.reduce(rows, axis=0, dtype=np.float64)
     total = np.zeros(channels * tail)
     for part in _pieces(x.shape):
         total += np.add.reduce(x[part].reshape(-1, channels * tail), axis=0)
@@ -56,8 +64,14 @@ def _dots(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the sums ``(C,)`` of the products of two ``(L, C, R)``, in float64."""
     lead, channels, tail = x.shape
     if tail >= _SHORT:
-        rows = np.matmul(x.reshape(-1, 1, tail), y.reshape(-1, tail, 1))
-        return np.add.reduce(rows.reshape(lead, channels), axis=0, dtype=np.float64)
+        rows = np.empty((lead, channels), x.dtype)
+
+        def run(part: slice) -> None:
+            products = rows[part].reshape(-1, 1, 1)
+            np.matmul(x[part].reshape(-1, 1, tail), y[part].reshape(-1, tail, 1), out=products)
+
+        _on_pieces(x.shape, run)
+        return np.add.reduce(rows, axis=0, dtype=np.float64)
     total = np.zeros(channels)
     for part in _pieces(x.shape):
         with borrow("product", x[part].shape, x.dtype) as product:
@@ -70,6 +84,17 @@ def _pieces(shape: tuple[int, ...]) -> list[slice]:
     lead = shape[0]
     step = max(1, _PIECE // max(1, math.prod(shape[1:])))
     return [slice(first, min(lead, first + step)) for first in range(0, lead, step)]
+
+
+def _on_pieces(shape: tuple[int, ...], fn: Callable[[slice], None]) -> None:
+    """Call ``fn`` on every piece; the compute threads share them out."""
+    parts = _pieces(shape)
+
+    def run(first: int, last: int) -> None:
+        for part in parts[first:last]:
+            fn(part)
+
+    parallel_for(len(parts), 1, run)
 
 
 def _rows(v: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -143,13 +168,16 @@ def batch_norm(
     y = np.empty(work.shape, work.dtype)
     # (x - mean) * scale + beta as x * scale + shift would lose digits where the mean is large.
     centre, scale, shift = _rows(mean, work), _rows(scale, work), _rows(beta, work)
-    for part in _pieces(work.shape):
+
+    def normalize(part: slice) -> None:
         to = _long(y[part])
         np.subtract(_long(work[part]), centre, out=to)
         to *= scale
         to += shift
         if relu:
             positive_part(np, to, out=to)
+
+    _on_pieces(work.shape, normalize)
     dtype = np.asarray(moving_mean).dtype
     result = y.reshape(x.shape).astype(x.dtype, copy=False)
     return result, mean.astype(dtype), invstd.astype(dtype), np.array([batch], dtype)
@@ -172,13 +200,16 @@ def backward_batch_norm(
         b = -scale * invstd * dgamma / count
         c = _rows(-scale * dbeta / count - b * mean, work)
         b = _rows(b, work)
-        for part in _pieces(work.shape):
+
+        def through_statistics(part: slice) -> None:
             to = _long(dx[part])
             with borrow("scaled", to.shape, to.dtype) as scaled:
                 np.multiply(_long(work[part]), b, out=scaled)
                 scaled += c
                 np.multiply(_long(grad[part]), a, out=to)
                 to += scaled
+
+        _on_pieces(work.shape, through_statistics)
     else:
         np.multiply(_long(grad), a, out=_long(dx))
     if fix_gamma:

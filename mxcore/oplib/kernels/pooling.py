@@ -15,96 +15,26 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from mxcore.operators.windows import pooling_output_shape, spatial_axes
+from mxcore.oplib.parallel import ParallelFor, serial
 from mxcore.oplib.workspace import borrow
-from mxcore.spec.errors import ParameterError, ShapeError
+from mxcore.spec.errors import ParameterError
 
-__all__ = ["pooling", "pooling_backward", "pooling_output_shape"]
+__all__ = ["pooling", "pooling_backward"]
 
 Ints = tuple[int, ...]
-ParallelFor = Callable[[int, int, Callable[[int, int], Any]], None]
 # Where an axis is visited from output slices to input slices, one pair per kernel offset that meets any output.
 Spans = list[tuple[slice, slice]]
 
 # Numbers of the input in a piece: with its temporaries it stays in a 1 MiB cache.
-_PIECE = 1 << 17
-
-
-def _serial(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
-    fn(0, n)
-
-
-def _spatial_axes(layout: str) -> Ints:
-    return tuple(axis for axis, name in enumerate(layout) if name in "DHW")
-
-
-def pooling_output_shape(
-    data_shape: Sequence[int],
-    *,
-    kernel: Ints,
-    pool_type: str = "max",
-    global_pool: bool = False,
-    stride: Ints = (),
-    pad: Ints = (),
-    pooling_convention: str = "valid",
-    layout: str,
-    **_: Any,
-) -> Ints:
-    """Return the shape that :func:`pooling` gives.
-
-    Raises
-    ------
-    ShapeError
-        When the data has other axes than ``layout``, or the kernel exceeds the padded data.
-    ParameterError
-        When ``pooling_convention`` is not known.
-    """
-    axes = _spatial_axes(layout)
-    if len(data_shape) != len(layout):
-        raise ShapeError(
-            f"Pooling: data of shape {tuple(data_shape)} has {len(data_shape)} axes, but layout {layout!r} "
-            f"has {len(layout)}. Give data with axes {layout}.",
-            operator="Pooling",
-            shapes=[tuple(data_shape)],
-        )
-    shape = list(data_shape)
-    if global_pool:
-        for axis in axes:
-            shape[axis] = 1
-        return tuple(shape)
-    if pooling_convention not in ("valid", "full", "same"):
-        raise ParameterError(
-            f"Pooling: pooling_convention={pooling_convention!r} is not one of 'valid', 'full', 'same'.",
-            operator="Pooling",
-        )
-    if pooling_convention == "same" and (len(axes) != 1 or any(pad)):
-        raise ShapeError(
-            f"Pooling: pooling_convention='same' needs one spatial axis and no pad, but data is "
-            f"{tuple(data_shape)} and pad={pad}. Use 'valid' or 'full' with an explicit pad.",
-            operator="Pooling",
-            shapes=[tuple(data_shape)],
-        )
-    for axis, k, s, p in zip(axes, kernel, stride, pad):
-        padded = shape[axis] + 2 * p
-        if k > padded or k < 1 or s < 1:
-            raise ShapeError(
-                f"Pooling: kernel={kernel} with stride={stride} does not fit data of shape {tuple(data_shape)} "
-                f"({layout}): axis {axis} has {shape[axis]} positions, {padded} with pad={pad}. "
-                f"Use a smaller kernel, more pad, or larger data.",
-                operator="Pooling",
-                shapes=[tuple(data_shape)],
-            )
-        if pooling_convention == "valid":
-            shape[axis] = 1 + (padded - k) // s
-        elif pooling_convention == "full":
-            shape[axis] = 1 - (k - padded) // s
-        else:
-            shape[axis] = -(-padded // s)
-    return tuple(shape)
+_PIECE = 1 << 18
+#: Data of fewer numbers than this are one piece.
+_SHARED = 1 << 16
 
 
 def _accumulator(dtype: np.dtype) -> np.dtype:
@@ -135,7 +65,7 @@ class _Plan:
     def __init__(
         self, x_shape: Ints, y_shape: Ints, kernel: Ints, global_pool: bool, stride: Ints, pad: Ints, layout: str
     ) -> None:
-        axes = _spatial_axes(layout)
+        axes = spatial_axes(layout)
         self.spatial = tuple(x_shape[axis] for axis in axes)
         self.out = tuple(y_shape[axis] for axis in axes)
         if global_pool:
@@ -190,7 +120,10 @@ class _Plan:
         return result if isinstance(result, int) else result.astype(dtype)
 
     def pieces(self) -> list[slice]:
-        step = max(1, _PIECE // max(1, math.prod(self.spatial) * self.tail))
+        # At least two, so that they can be shared out, and few, since each costs some fifty NumPy calls.
+        numbers = self.lead * math.prod(self.spatial) * self.tail
+        count = 1 if numbers < _SHARED else 2 * -(-numbers // (2 * _PIECE))
+        step = max(1, -(-self.lead // count))
         return [slice(first, min(self.lead, first + step)) for first in range(0, self.lead, step)]
 
 
@@ -247,7 +180,7 @@ def pooling(
     count_include_pad: bool | None,
     p_value: int | None,
     layout: str,
-    parallel_for: ParallelFor = _serial,
+    parallel_for: ParallelFor = serial,
 ) -> np.ndarray:
     """Pool each channel over its windows.
 
@@ -271,7 +204,7 @@ def pooling(
     Returns
     -------
     ndarray
-        A fresh array of :func:`pooling_output_shape` and the dtype of ``x``.
+        A fresh array of :func:`~mxcore.operators.windows.pooling_output_shape` and the dtype of ``x``.
 
     Examples
     --------
@@ -355,7 +288,7 @@ def pooling_backward(
     count_include_pad: bool | None,
     p_value: int | None,
     layout: str,
-    parallel_for: ParallelFor = _serial,
+    parallel_for: ParallelFor = serial,
 ) -> np.ndarray:
     """Return the gradient of ``x`` for the gradient ``g`` of ``y = pooling(x, ...)``.
 
@@ -410,6 +343,10 @@ def pooling_backward(
     def peaks(g: np.ndarray, x: np.ndarray, y: np.ndarray, to: np.ndarray) -> None:
         if not plan.tiles:
             to.fill(0)
+        full = [out for out, _ in offsets] == [(slice(None), *(slice(0, n) for n in plan.out))] * 4
+        if full and plan.kernel == (2, 2) and g.dtype == to.dtype and not (y == _lowest(y.dtype)).any():
+            _knockout(x, y, g, [inputs for _, inputs in offsets], to)
+            return
         with borrow("taken", y.shape, np.bool_) as taken:
             taken.fill(False)
             for outputs, inputs in offsets:
@@ -451,6 +388,44 @@ def pooling_backward(
 
     parallel_for(len(pieces), 1, run)
     return dx
+
+
+def _knockout(x: np.ndarray, y: np.ndarray, g: np.ndarray, inputs: Sequence[Any], to: np.ndarray) -> None:
+    """Give ``g`` to the first maximum of windows of two by two that do not overlap.
+
+    The first row has it unless its larger number is not the maximum, and in that row the first column unless it is
+    not the maximum: three comparisons, where :func:`_route` on each position takes twice the passes. Every window
+    must hold its maximum. The gradient is steered with integer masks, for the reasons given there.
+    """
+    bits = np.dtype(f"i{to.itemsize}")
+    top, bottom = inputs[:2], inputs[2:]
+    with (
+        borrow("row", y.shape, y.dtype) as row,
+        borrow("hit", y.shape, np.bool_) as hit,
+        borrow("mask", y.shape, bits) as mask,
+        borrow("steered", y.shape, bits) as steered,
+        borrow("column", y.shape, bits) as column,
+    ):
+
+        def to_mask(a: np.ndarray) -> None:
+            np.not_equal(a, y, out=hit)
+            np.negative(hit.view(np.int8), out=hit.view(np.int8))
+            np.copyto(mask, hit.view(np.int8))  # 0 or all ones
+
+        g = g.view(bits)
+        np.fmax(x[top[0]], x[top[1]], out=row)
+        to_mask(row)
+        np.bitwise_and(g, mask, out=steered)
+        for (first, second), last in ((bottom, False), (top, True)):
+            if last:
+                np.bitwise_and(g, np.invert(mask_rows, out=mask_rows), out=steered)
+            else:
+                mask_rows = column
+                np.copyto(mask_rows, mask)
+            to_mask(x[first])
+            np.bitwise_and(steered, mask, out=mask)
+            to.view(bits)[second] = mask
+            np.bitwise_xor(steered, mask, out=to.view(bits)[first])
 
 
 def _route(x: np.ndarray, y: np.ndarray, g: np.ndarray, taken: np.ndarray, to: np.ndarray, add: bool) -> None:

@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...operators.windows import deconvolution_output_shape, pooling_output_shape
 from ..table import kernel
-from .convolution import (
-    convolution,
-    convolution_backward_data,
-    convolution_backward_weight,
-    deconvolution_output_shape,
-)
+from ..threads import blas, parallel_for
+from . import convolution as _convolution
+from . import pooling as _pooling
 from .normalization import channel_sum
-from .pooling import _Plan, pooling, pooling_backward, pooling_output_shape
+from .pooling import _Plan
+
+
+def shared(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a windowed function with its pieces shared out to the compute threads and BLAS on one."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kw: Any) -> Any:
+        with blas:
+            return fn(*args, parallel_for=parallel_for, **kw)
+
+    return run
+
+
+convolution = shared(_convolution.convolution)
+convolution_backward_data = shared(_convolution.convolution_backward_data)
+convolution_backward_weight = shared(_convolution.convolution_backward_weight)
+pooling = shared(_pooling.pooling)
+pooling_backward = shared(_pooling.pooling_backward)
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
