@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from .fresh import fresh
 from .indexing import add_rows, filled, outside, whole
-from .shape import fresh
 
 
 def _flat_keys(xp: Any, indices: Any, shape: tuple[int, ...], name: str) -> Any:

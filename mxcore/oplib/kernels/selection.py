@@ -1,4 +1,4 @@
-"""Kernels of taking and putting elements at flat positions, for NumPy."""
+"""Kernels of taking and putting elements at flat positions."""
 
 from __future__ import annotations
 
