@@ -50,7 +50,7 @@ class _NullType:
 _Null = _NullType()
 
 
-def _as_list(obj: Any) -> list[Any]:
+def _as_list(obj: Any) -> Any:
     """Return ``obj`` if it is a list or tuple, else a list of it."""
     return obj if isinstance(obj, list | tuple) else [obj]
 

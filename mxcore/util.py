@@ -40,9 +40,33 @@ def np_shape(active: bool = True) -> Any:
     yield
 
 
-def use_np_shape(func: Any) -> Any:
-    """Mark ``func`` as using NumPy shape semantics; refused in this version."""
-    set_np_shape(True)
+@contextmanager
+def np_array(active: bool = True) -> Any:
+    """Scope in which Gluon makes ``mx.np`` arrays; only ``active=False`` in this version."""
+    set_np(array=active)
+    yield
+
+
+def set_np(shape: bool = True, array: bool = True) -> None:
+    """Switch NumPy semantics; only off in this version."""
+    set_np_shape(shape or array)
+
+
+def reset_np() -> None:
+    """Switch NumPy semantics off, which they are."""
+
+
+def use_np(func: Any) -> Any:
+    """Mark a function or class as using NumPy semantics; calling it is refused in this version."""
+    name = getattr(func, "__qualname__", repr(func))
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise MXCoreError(f"{name} is marked with use_np, and NumPy semantics are not part of this version of mxcore.")
+
+    return wraps_safely(func)(refuse)
+
+
+use_np_shape = use_np_array = use_np
 
 
 def wraps_safely(wrapped: Callable[..., Any]) -> Any:

@@ -60,9 +60,9 @@ class Attribute:
         ParameterError
             Naming the operator, the attribute, the value got and what is accepted.
         """
-        if value is None or (isinstance(value, str) and value == "None"):
-            if self.default is None or isinstance(self, Choice | DType):
-                return None
+        none = value is None or (isinstance(value, str) and value == "None")
+        if none and (self.default is None or isinstance(self, Choice | DType)):
+            return None
         try:
             return self.convert(value)
         except (ValueError, TypeError, SyntaxError, OverflowError):

@@ -235,33 +235,38 @@ def _plain_convolution(F: Any, x: Any, w: Any, a: Any) -> Any:
     return F.Convolution(x, w, num_filter=w.shape[0], no_bias=True, **a)
 
 
-operator(
-    "_conv_backward_data",
-    "grad weight like",
-    _WINDOWS,
-    infer=_as_like,
-    gradient=(
-        lambda F, v, y, g, w, like, **a: _plain_convolution(F, v, w, a),
-        lambda F, v, y, g, w, like, **a: F._conv_backward_weight(g, v, w, **a),
-        None,
-    ),
-    saves="grad weight",
-    doc="Gradient of ``Convolution`` for ``data``, in the shape of ``like``.",
-)
+def _adjoints(of: str, prefix: str, attributes: Any, plain: Callable[..., Any]) -> None:
+    """Declare the gradients of a bilinear operator for data and weight, whose own gradients are each other and it."""
+    data, weight = f"{prefix}_backward_data", f"{prefix}_backward_weight"
+    operator(
+        data,
+        "grad weight like",
+        attributes,
+        infer=_as_like,
+        gradient=(
+            lambda F, v, y, g, w, like, **a: plain(F, v, w, a),
+            lambda F, v, y, g, w, like, **a: getattr(F, weight)(g, v, w, **a),
+            None,
+        ),
+        saves="grad weight",
+        doc=f"Gradient of ``{of}`` for ``data``, in the shape of ``like``.",
+    )
+    operator(
+        weight,
+        "grad data like",
+        attributes,
+        infer=_as_like,
+        gradient=(
+            lambda F, v, y, g, x, like, **a: plain(F, x, v, a),
+            lambda F, v, y, g, x, like, **a: getattr(F, data)(g, v, x, **a),
+            None,
+        ),
+        saves="grad data",
+        doc=f"Gradient of ``{of}`` for ``weight``, in the shape of ``like``.",
+    )
 
-operator(
-    "_conv_backward_weight",
-    "grad data like",
-    _WINDOWS,
-    infer=_as_like,
-    gradient=(
-        lambda F, v, y, g, x, like, **a: _plain_convolution(F, x, v, a),
-        lambda F, v, y, g, x, like, **a: F._conv_backward_data(g, v, x, **a),
-        None,
-    ),
-    saves="grad data",
-    doc="Gradient of ``Convolution`` for ``weight``, in the shape of ``like``.",
-)
+
+_adjoints("Convolution", "_conv", _WINDOWS, _plain_convolution)
 
 operator(
     "_channel_sum",
@@ -454,30 +459,4 @@ Examples
 
 _TRANSPOSED_WINDOWS = {k: _WINDOWS.get(k, Shape(())) for k in _TRANSPOSED}
 
-operator(
-    "_deconv_backward_data",
-    "grad weight like",
-    _TRANSPOSED_WINDOWS,
-    infer=_as_like,
-    gradient=(
-        lambda F, v, y, g, w, like, **a: _plain_deconvolution(F, v, w, a),
-        lambda F, v, y, g, w, like, **a: F._deconv_backward_weight(g, v, w, **a),
-        None,
-    ),
-    saves="grad weight",
-    doc="Gradient of ``Deconvolution`` for ``data``, in the shape of ``like``.",
-)
-
-operator(
-    "_deconv_backward_weight",
-    "grad data like",
-    _TRANSPOSED_WINDOWS,
-    infer=_as_like,
-    gradient=(
-        lambda F, v, y, g, x, like, **a: _plain_deconvolution(F, x, v, a),
-        lambda F, v, y, g, x, like, **a: F._deconv_backward_data(g, v, x, **a),
-        None,
-    ),
-    saves="grad data",
-    doc="Gradient of ``Deconvolution`` for ``weight``, in the shape of ``like``.",
-)
+_adjoints("Deconvolution", "_deconv", _TRANSPOSED_WINDOWS, _plain_deconvolution)

@@ -15,6 +15,7 @@ from ..spec.errors import ParameterError
 from .attributes import Bool, Choice, Int
 from .checks import one_axis
 from .record import ZERO_GRADIENT, Joint, Spec, error, sample
+from .references import distinct
 from .registry import operator
 
 _INT64 = np.dtype(np.int64)
@@ -55,10 +56,6 @@ def _descending(x: np.ndarray, axis: Any, is_ascend: bool) -> np.ndarray:
     return np.apply_along_axis(order, axis, x)
 
 
-def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.permutation(math.prod(shape)).reshape(shape) * 0.37 - 1.0
-
-
 def _values(x: np.ndarray, axis: Any = -1, is_ascend: bool = True) -> np.ndarray:
     flat = x.reshape(-1) if axis is None else x
     return np.take_along_axis(flat, _descending(x, axis, is_ascend), 0 if axis is None else axis)
@@ -83,10 +80,10 @@ operator(
     saves="output",
     reference=_values,
     samples=lambda rng: [
-        sample(_distinct(rng, (3, 4))),
-        sample(_distinct(rng, (3, 4)), axis=0, is_ascend=False),
-        sample(_distinct(rng, (2, 3)), axis=None),
-        sample(_distinct(rng, (2, 3, 4)), axis=-2),
+        sample(distinct(rng, (3, 4))),
+        sample(distinct(rng, (3, 4)), axis=0, is_ascend=False),
+        sample(distinct(rng, (2, 3)), axis=None),
+        sample(distinct(rng, (2, 3, 4)), axis=-2),
         sample(_TIES, is_ascend=False, check_gradient=False),
     ],
     errors=lambda: [error(np.ones((2, 3), "float32"), axis=2, match="axis=2 is out of range")],
@@ -127,9 +124,9 @@ operator(
     saves="",
     reference=lambda x, axis=-1, is_ascend=True, dtype="float32": _descending(x, axis, is_ascend),
     samples=lambda rng: [
-        sample(_distinct(rng, (3, 4))),
-        sample(_distinct(rng, (3, 4)), axis=0, is_ascend=False, dtype="int32"),
-        sample(_distinct(rng, (2, 3)), axis=None),
+        sample(distinct(rng, (3, 4))),
+        sample(distinct(rng, (3, 4)), axis=0, is_ascend=False, dtype="int32"),
+        sample(distinct(rng, (2, 3)), axis=None),
         sample(_TIES, check_gradient=False),
         sample(_TIES, is_ascend=False, check_gradient=False),
         sample(np.array([[3, 1, 2, 1]], "uint8"), is_ascend=False),
@@ -231,15 +228,13 @@ operator(
     saves="output",
     reference=_topk_reference,
     samples=lambda rng: [
-        sample(_distinct(rng, (3, 5)), k=2),
-        sample(_distinct(rng, (3, 5)), k=2, ret_typ="value"),
-        sample(
-            _distinct(rng, (3, 5)), k=2, ret_typ="both", axis=0, is_ascend=True, dtype="int32", check_gradient=False
-        ),
-        sample(_distinct(rng, (3, 5)), k=3, ret_typ="mask", check_gradient=False),
-        sample(_distinct(rng, (2, 5)), k=3, ret_typ="value", axis=None),
-        sample(_distinct(rng, (2, 3)), k=4, ret_typ="mask", axis=None, check_gradient=False),
-        sample(_distinct(rng, (2, 3)), k=0, ret_typ="value"),
+        sample(distinct(rng, (3, 5)), k=2),
+        sample(distinct(rng, (3, 5)), k=2, ret_typ="value"),
+        sample(distinct(rng, (3, 5)), k=2, ret_typ="both", axis=0, is_ascend=True, dtype="int32", check_gradient=False),
+        sample(distinct(rng, (3, 5)), k=3, ret_typ="mask", check_gradient=False),
+        sample(distinct(rng, (2, 5)), k=3, ret_typ="value", axis=None),
+        sample(distinct(rng, (2, 3)), k=4, ret_typ="mask", axis=None, check_gradient=False),
+        sample(distinct(rng, (2, 3)), k=0, ret_typ="value"),
         sample(_TIES, k=3, check_gradient=False),
         sample(_TIES, k=3, is_ascend=True, ret_typ="both", check_gradient=False),
         sample(rng.integers(0, 40, (3, 2000)), k=50, ret_typ="both", dtype="int32", check_gradient=False),

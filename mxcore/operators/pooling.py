@@ -17,7 +17,7 @@ from ..spec.errors import ParameterError, ShapeError
 from .attributes import Bool, Choice, Int, Shape
 from .checks import check_lengths
 from .record import Joint, Spec, error, sample
-from .references import filled, padded
+from .references import distinct, filled, padded
 from .registry import operator
 from .windows import named, pooling_geometry, pooling_output_shape
 
@@ -142,31 +142,28 @@ def _pooling_reference(x: Any, *, pool_type: str = "max", kernel: Any = (), layo
     return y
 
 
-def _distinct(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Numbers that finite differences do not reorder."""
-    return rng.permutation(math.prod(shape)).reshape(shape) / 7 + 0.2
+def _spread(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return distinct(rng, shape, step=1 / 7, least=0.2)
 
 
 def _pooling_v1_samples(rng: np.random.Generator) -> Any:
-    yield sample(_distinct(rng, 2, 2, 5, 6), kernel=(2, 2), stride=(2, 2))
-    yield sample(_distinct(rng, 2, 2, 5, 5), kernel=(3, 3), pad=(1, 1), stride=(2, 2), pool_type="avg")
-    yield sample(_distinct(rng, 1, 2, 5, 5), kernel=(3, 2), stride=(2, 2), pooling_convention="full", pool_type="max")
-    yield sample(_distinct(rng, 2, 3, 3, 4), kernel=(1, 1), global_pool=True, pool_type="avg")
-    yield sample(_distinct(rng, 1, 1, 4, 4), kernel=(3, 3), pool_type="sum", stride=(1, 1))
+    yield sample(_spread(rng, 2, 2, 5, 6), kernel=(2, 2), stride=(2, 2))
+    yield sample(_spread(rng, 2, 2, 5, 5), kernel=(3, 3), pad=(1, 1), stride=(2, 2), pool_type="avg")
+    yield sample(_spread(rng, 1, 2, 5, 5), kernel=(3, 2), stride=(2, 2), pooling_convention="full", pool_type="max")
+    yield sample(_spread(rng, 2, 3, 3, 4), kernel=(1, 1), global_pool=True, pool_type="avg")
+    yield sample(_spread(rng, 1, 1, 4, 4), kernel=(3, 3), pool_type="sum", stride=(1, 1))
 
 
 def _pooling_samples(rng: np.random.Generator) -> Any:
     yield from _pooling_v1_samples(rng)
-    yield sample(_distinct(rng, 1, 2, 4, 4), kernel=(3, 3), pool_type="max", pad=(1, 1))
-    yield sample(_distinct(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=2)
-    yield sample(_distinct(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=3, stride=(2, 2))
-    yield sample(_distinct(rng, 2, 2, 7), kernel=(3,), stride=(2,), pool_type="max")
-    yield sample(
-        _distinct(rng, 1, 2, 3, 4, 3), kernel=(2, 2, 2), pool_type="avg", pad=(1, 0, 1), count_include_pad=False
-    )
-    yield sample(_distinct(rng, 2, 4, 4, 2), kernel=(2, 2), stride=(2, 2), layout="NHWC")
-    yield sample(_distinct(rng, 2, 2, 3, 3), global_pool=True)
-    yield sample(_distinct(rng, 2, 2, 7), kernel=(2,), stride=(2,), pad=(0, 0), pooling_convention="same")
+    yield sample(_spread(rng, 1, 2, 4, 4), kernel=(3, 3), pool_type="max", pad=(1, 1))
+    yield sample(_spread(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=2)
+    yield sample(_spread(rng, 1, 2, 4, 4), kernel=(2, 2), pool_type="lp", p_value=3, stride=(2, 2))
+    yield sample(_spread(rng, 2, 2, 7), kernel=(3,), stride=(2,), pool_type="max")
+    yield sample(_spread(rng, 1, 2, 3, 4, 3), kernel=(2, 2, 2), pool_type="avg", pad=(1, 0, 1), count_include_pad=False)
+    yield sample(_spread(rng, 2, 4, 4, 2), kernel=(2, 2), stride=(2, 2), layout="NHWC")
+    yield sample(_spread(rng, 2, 2, 3, 3), global_pool=True)
+    yield sample(_spread(rng, 2, 2, 7), kernel=(2,), stride=(2,), pad=(0, 0), pooling_convention="same")
 
 
 def _pooling_v1_gradient(F: Any, g: Any, y: Any, x: Any, **a: Any) -> Any:
@@ -262,7 +259,7 @@ operator(
     reference=_pooling_v1_reference,
     samples=lambda rng: [
         *_pooling_v1_samples(rng),
-        sample(_distinct(rng, 1, 2, 5, 5) - 3.0, kernel=(3, 2), pad=(1, 0), stride=(2, 2)),
+        sample(_spread(rng, 1, 2, 5, 5) - 3.0, kernel=(3, 2), pad=(1, 0), stride=(2, 2)),
     ],
     doc=_POOLING_DOC.format(
         name="Pooling_v1",

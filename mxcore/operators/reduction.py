@@ -15,6 +15,7 @@ from ..spec.errors import ParameterError, ShapeError
 from .attributes import Bool, Choice, Int, IntOrShape
 from .checks import one_axis
 from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Spec, error, sample
+from .references import distinct
 from .registry import operator
 
 _FLOAT32 = np.dtype(np.float32)
@@ -119,11 +120,6 @@ def _varied(draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]) 
     return samples
 
 
-def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    # Far apart, so that no finite difference changes which one is the largest.
-    return rng.permutation(int(np.prod(shape))).reshape(shape) * 0.37 - 1.0
-
-
 def reduction(
     name: str,
     summary: str,
@@ -198,7 +194,7 @@ reduction(
     "Return the largest element over axes; NaN where there is one. Equal maxima each get the whole gradient.",
     _extremum,
     np.max,
-    draw=_distinct,
+    draw=distinct,
     example=([[1, 2], [4, 3]], "axis=1", "[2.0, 4.0]"),
     aliases=("max_axis",),
     saves="data output",
@@ -208,7 +204,7 @@ reduction(
     "Return the smallest element over axes; NaN where there is one. Equal minima each get the whole gradient.",
     _extremum,
     np.min,
-    draw=_distinct,
+    draw=distinct,
     example=([[1, 2], [4, 3]], "axis=1", "[1.0, 3.0]"),
     aliases=("min_axis",),
     saves="data output",
@@ -479,11 +475,11 @@ def _where(name: str, best: Callable[..., Any], example: str) -> None:
         saves="",
         reference=reference,
         samples=lambda rng: [
-            sample(_distinct(rng, (3, 4)), axis=1),
-            sample(_distinct(rng, (3, 4))),
-            sample(_distinct(rng, (2, 3, 4)), axis=-2, keepdims=True),
-            sample(_distinct(rng, (2, 3)), keepdims=True),
-            sample(_distinct(rng, (4,)), axis=0),
+            sample(distinct(rng, (3, 4)), axis=1),
+            sample(distinct(rng, (3, 4))),
+            sample(distinct(rng, (2, 3, 4)), axis=-2, keepdims=True),
+            sample(distinct(rng, (2, 3)), keepdims=True),
+            sample(distinct(rng, (4,)), axis=0),
             sample(np.array([[2.0, 1, 2, 1], [5, 5, 0, 0]]), axis=1, check_gradient=False),
             sample(np.array([[2, 1, 2], [5, 7, 0]], "int32"), axis=0, check_gradient=False),
         ],
@@ -539,7 +535,7 @@ operator(
     gradient=ZERO_GRADIENT,
     saves="",
     reference=lambda x: np.argmax(x, axis=1),
-    samples=lambda rng: [sample(_distinct(rng, (3, 4))), sample(_distinct(rng, (2, 3, 4)))],
+    samples=lambda rng: [sample(distinct(rng, (3, 4))), sample(distinct(rng, (2, 3, 4)))],
     errors=lambda: [error(np.ones(3, "float32"), match="axis 1")],
     doc="""Return the position of the largest element along axis 1.
 

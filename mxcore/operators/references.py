@@ -1,7 +1,8 @@
-"""Pieces of references: plain NumPy that the independent formulas of several families are made of."""
+"""Pieces of references and samples that several families share, in plain NumPy: nothing here is known to kernels."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,10 @@ def filled(a: Any, n: int) -> Any:
         a.get("pad") or (0,) * n,
         a.get("num_group", 1),
     )
+
+
+def distinct(
+    rng: np.random.Generator, shape: tuple[int, ...], *, step: float = 0.37, least: float = -1.0
+) -> np.ndarray:
+    """Return numbers that no finite difference brings into another order."""
+    return rng.permutation(math.prod(shape)).reshape(shape) * step + least

@@ -27,8 +27,6 @@ import numpy as np
 
 from .. import config
 
-ParallelFor = Callable[[int, int, Callable[[int, int], Any]], None]
-
 #: Products of fewer multiplications than this are not worth waking a thread for (a wake costs about 20 microseconds).
 _WORTH_SHARING = 3_000_000
 #: Arrays of fewer numbers than this are not shared out, and larger ones in stretches of so many.

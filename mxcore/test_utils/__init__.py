@@ -29,6 +29,7 @@ import mxcore as mx
 
 from ..context import Context, current_context
 from ..ndarray import array
+from ..util import use_np
 from ._arrays import (
     assign_each,
     assign_each2,

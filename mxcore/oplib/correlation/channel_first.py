@@ -5,13 +5,14 @@ For few channels (images, first layers) and for groups, which become the batch a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..parallel import ParallelFor
 from ..workspace import borrow
-from .pieces import blocks, is_plain, pad_into, pieces_of, positions_for, sum_in_lanes
+from .pieces import blocks, is_plain, pieces_of, positions_for, sum_in_lanes, with_padded
 from .windows import Job, Windows
 
 
@@ -30,12 +31,7 @@ def correlate(
 
     def run(low: int, high: int) -> None:
         for rows in pieces[low:high]:
-            if as_is:
-                multiply(rows, x[rows])
-                continue
-            with borrow("padded", (rows.stop - rows.start, channels, *shared.size), dtype) as padded:
-                pad_into(x[rows], padded, 2, shared)
-                multiply(rows, padded)
+            with_padded(x[rows], as_is, 2, shared, dtype, functools.partial(multiply, rows))
 
     def multiply(rows: slice, padded: np.ndarray) -> None:
         for job, matrix in zip(jobs, matrices):
@@ -76,12 +72,7 @@ def weigh(
 
     def add(piece: int, total: np.ndarray, first: bool) -> None:
         rows = pieces[piece]
-        if as_is:
-            multiply(rows, x[rows], total, first)
-            return
-        with borrow("padded", (rows.stop - rows.start, channels, *windows.size), dtype) as padded:
-            pad_into(x[rows], padded, 2, windows)
-            multiply(rows, padded, total, first)
+        with_padded(x[rows], as_is, 2, windows, dtype, lambda padded: multiply(rows, padded, total, first))
 
     def multiply(rows: slice, padded: np.ndarray, total: np.ndarray, first: bool) -> None:
         for block in blocks((padded.shape[0], *windows.out), positions):

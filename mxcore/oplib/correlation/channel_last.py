@@ -5,6 +5,7 @@ The piece at hand is transposed to channel-last once; then a window is a few lon
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from ..parallel import ParallelFor
 from ..workspace import borrow
-from .pieces import blocks, copy, is_plain, pad_into, pieces_of, positions_for, sum_in_lanes
+from .pieces import blocks, copy, is_plain, pieces_of, positions_for, sum_in_lanes, with_padded
 from .windows import Job, Windows
 
 
@@ -47,7 +48,7 @@ def correlate(
     x: np.ndarray, jobs: Sequence[Job], bias: np.ndarray | None, dtype: np.dtype, parallel_for: ParallelFor
 ) -> None:
     """Run jobs, a piece of the padded input in channel-last order at a time."""
-    n, channels = x.shape[:2]
+    n = x.shape[0]
     group, group_filters, depth = jobs[0].w.shape[:3]
     filters = group * group_filters
     source = np.moveaxis(x, 1, -1)
@@ -60,12 +61,7 @@ def correlate(
 
     def run(low: int, high: int) -> None:
         for rows in pieces[low:high]:
-            if as_is:
-                multiply(rows, source[rows])
-                continue
-            with borrow("padded", (rows.stop - rows.start, *shared.size, channels), dtype) as padded:
-                pad_into(source[rows], padded, 1, shared)
-                multiply(rows, padded)
+            with_padded(source[rows], as_is, 1, shared, dtype, functools.partial(multiply, rows))
 
     def multiply(rows: slice, padded: np.ndarray) -> None:
         for job, matrix, target in zip(jobs, matrices, targets):
@@ -102,7 +98,7 @@ def weigh(
     x: np.ndarray, g: np.ndarray, dw: np.ndarray, windows: Windows, dtype: np.dtype, parallel_for: ParallelFor
 ) -> None:
     """Write the gradient of the weight: gradients of outputs, transposed, times the windows."""
-    n, channels = x.shape[:2]
+    n = x.shape[0]
     group, filters, depth = dw.shape[:3]
     source, grad = np.moveaxis(x, 1, -1), np.moveaxis(g, 1, -1)
     as_is = is_plain(source, dtype) and windows.reads_all_of(x.shape[2:])
@@ -111,12 +107,7 @@ def weigh(
 
     def add(piece: int, total: np.ndarray, first: bool) -> None:
         rows = pieces[piece]
-        if as_is:
-            multiply(rows, source[rows], total, first)
-            return
-        with borrow("padded", (rows.stop - rows.start, *windows.size, channels), dtype) as padded:
-            pad_into(source[rows], padded, 1, windows)
-            multiply(rows, padded, total, first)
+        with_padded(source[rows], as_is, 1, windows, dtype, lambda padded: multiply(rows, padded, total, first))
 
     def multiply(rows: slice, padded: np.ndarray, total: np.ndarray, first: bool) -> None:
         for block in blocks((padded.shape[0], *windows.out), positions):

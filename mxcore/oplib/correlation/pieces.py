@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..parallel import ParallelFor
+from ..workspace import borrow
 from .windows import Ints, Windows
 
 # Positions per matmul: enough rows to pay for packing the weights, few enough that the columns stay in cache.
@@ -107,6 +108,19 @@ def pad_into(x: np.ndarray, padded: np.ndarray, first_axis: int, windows: Window
             padded[tuple(to)] = 0
         to[axis], frm[axis] = slice(begin + low, end + low), slice(begin, end)
     copy(padded[tuple(to)], x[tuple(frm)])
+
+
+def with_padded(
+    x: np.ndarray, as_is: bool, first_axis: int, windows: Windows, dtype: np.dtype, fn: Callable[[np.ndarray], None]
+) -> None:
+    """Call ``fn`` with ``x`` padded for ``windows``: a temporary, or ``x`` itself where that is the same (``as_is``)."""
+    if as_is:
+        fn(x)
+        return
+    shape = (*x.shape[:first_axis], *windows.size, *x.shape[first_axis + len(windows.size) :])
+    with borrow("padded", shape, dtype) as padded:
+        pad_into(x, padded, first_axis, windows)
+        fn(padded)
 
 
 def copy(to: np.ndarray, frm: np.ndarray) -> None:

@@ -73,8 +73,8 @@ COMPARISONS = {
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
 }
-for _name, _ufunc in COMPARISONS.items():
-    kernel(f"broadcast_{_name}", f"_{_name}", numpy=True)(as_numbers(_ufunc))
+for _name, _compare in COMPARISONS.items():
+    kernel(f"broadcast_{_name}", f"_{_name}", numpy=True)(as_numbers(_compare))
 
 
 @kernel("_sum_like")

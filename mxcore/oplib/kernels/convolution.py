@@ -36,6 +36,7 @@ from mxcore.oplib.correlation import channel_first, channel_last, depthwise, sca
 from mxcore.oplib.correlation.pieces import in_halves, shares_channels
 from mxcore.oplib.correlation.windows import Ints, Job, Windows, backward_windows, forward_windows
 from mxcore.oplib.parallel import ParallelFor, serial
+from mxcore.oplib.precision import wide
 
 __all__ = ["convolution", "convolution_backward_data", "convolution_backward_weight"]
 
@@ -49,11 +50,6 @@ def _grouped(w: np.ndarray, num_group: int) -> np.ndarray:
     """View a channel-first weight ``(O, C/G, *kernel)`` as ``(G, O/G, C/G, *kernel)``."""
     filters, *rest = w.shape
     return w.reshape(num_group, filters // num_group, *rest)
-
-
-def _compute_dtype(*arrays: np.ndarray) -> np.dtype:
-    dtype = np.result_type(*arrays)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _prefer_channel_last(x: np.ndarray, windows: Windows, group: int, filters: int) -> bool:
@@ -144,7 +140,7 @@ def convolution(
     w_view = _grouped(_channel_first(w, layout), num_group)
     x_view, stride = _subsampled(x_view, kernel, stride, pad, y_view.shape[2:])
     windows = forward_windows(x_view.shape[2:], kernel, stride, dilate, pad, y_view.shape[2:])
-    _correlate(x_view, [Job(windows, w_view, y_view)], bias, _compute_dtype(x, w), parallel_for)
+    _correlate(x_view, [Job(windows, w_view, y_view)], bias, wide(np.result_type(x, w)), parallel_for)
     return y
 
 
@@ -193,7 +189,15 @@ def convolution_backward_data(
     plan = backward_windows(spatial, kernel, stride, dilate, pad, out)
     if num_group == 1 and g.size and scatter.suits(plan, dx_view.shape[1], kernel, out):
         scatter.scatter(
-            g_view, w_view[0].swapaxes(0, 1), dx_view, kernel, stride, dilate, pad, _compute_dtype(g, w), parallel_for
+            g_view,
+            w_view[0].swapaxes(0, 1),
+            dx_view,
+            kernel,
+            stride,
+            dilate,
+            pad,
+            wide(np.result_type(g, w)),
+            parallel_for,
         )
         return dx
     if len(plan) < math.prod(min(s, n) for s, n in zip(stride, spatial)):
@@ -206,7 +210,7 @@ def convolution_backward_data(
         part = w_view[index_of_taps][flipped]
         jobs.append(Job(windows, part, dx_view[(slice(None), slice(None), *index)]))
     if jobs:
-        _correlate(g_view, jobs, None, _compute_dtype(g, w), parallel_for)
+        _correlate(g_view, jobs, None, wide(np.result_type(g, w)), parallel_for)
     return dx
 
 
@@ -236,7 +240,7 @@ def convolution_backward_weight(
     ndarray
         A fresh array of ``weight_shape`` and the dtype of ``g``.
     """
-    dtype = _compute_dtype(x, g)
+    dtype = wide(np.result_type(x, g))
     dw = np.empty(weight_shape, g.dtype)
     g_view, x_view = _channel_first(g, layout), _channel_first(x, layout)
     dw_view = _grouped(_channel_first(dw, layout), num_group)

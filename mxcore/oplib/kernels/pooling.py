@@ -404,7 +404,7 @@ def _knockout(x: np.ndarray, y: np.ndarray, g: np.ndarray, inputs: Sequence[Any]
         borrow("hit", y.shape, np.bool_) as hit,
         borrow("mask", y.shape, bits) as mask,
         borrow("steered", y.shape, bits) as steered,
-        borrow("column", y.shape, bits) as column,
+        borrow("rest", y.shape, bits) as rest,
     ):
 
         def to_mask(a: np.ndarray) -> None:
@@ -416,16 +416,12 @@ def _knockout(x: np.ndarray, y: np.ndarray, g: np.ndarray, inputs: Sequence[Any]
         np.fmax(x[top[0]], x[top[1]], out=row)
         to_mask(row)
         np.bitwise_and(g, mask, out=steered)
-        for (first, second), last in ((bottom, False), (top, True)):
-            if last:
-                np.bitwise_and(g, np.invert(mask_rows, out=mask_rows), out=steered)
-            else:
-                mask_rows = column
-                np.copyto(mask_rows, mask)
+        np.bitwise_xor(g, steered, out=rest)  # what the second row does not get
+        for (first, second), share in ((bottom, steered), (top, rest)):
             to_mask(x[first])
-            np.bitwise_and(steered, mask, out=mask)
+            np.bitwise_and(share, mask, out=mask)
             to.view(bits)[second] = mask
-            np.bitwise_xor(steered, mask, out=to.view(bits)[first])
+            np.bitwise_xor(share, mask, out=to.view(bits)[first])
 
 
 def _route(x: np.ndarray, y: np.ndarray, g: np.ndarray, taken: np.ndarray, to: np.ndarray, add: bool) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..precision import wide
 from ..table import kernel
+from ..threads import blas
 
 
 @functools.lru_cache(maxsize=1024)
@@ -27,11 +29,6 @@ def axes_of(ndim: int, axis: Any, exclude: bool = False) -> tuple[int, ...]:
 def with_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """Return ``shape`` with 1 at ``axes``."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
-
-
-def wide(dtype: Any) -> Any:
-    """Return the dtype to accumulate in."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def finish(xp: Any, r: Any, dtype: Any) -> Any:
@@ -86,11 +83,12 @@ def _sum_by_products(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
 
 def _sums(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if xp is not np:
-        return np.add.reduce(x, axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
+        return xp.add.reduce(x, axis=axes, dtype=wide(x.dtype), keepdims=keepdims)
     if x.dtype == np.float16:
         x = x.astype(np.float32)
     if x.size >= _MANY and axes and x.dtype.kind == "f" and x.flags.c_contiguous:
-        y = _sum_by_products(x, axes)
+        with blas:  # one thread: waking BLAS's own for a sum costs whatever comes next
+            y = _sum_by_products(x, axes)
         if y is not None:
             return y.reshape(
                 with_axes(x.shape, axes) if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
@@ -129,7 +127,7 @@ def min_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
 
 @kernel("prod")
 def prod(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
-    r = np.multiply.reduce(x, axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
+    r = xp.multiply.reduce(x, axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
     return finish(xp, r, x.dtype)
 
 
@@ -173,7 +171,7 @@ def sum_of_squares(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> An
     if len(axes) == x.ndim and not keepdims and x.dtype.kind == "f":
         flat = x.reshape(-1)
         return xp.dot(flat, flat)
-    return np.add.reduce((x * x), axis=axes, dtype=x.dtype, keepdims=keepdims)
+    return xp.add.reduce(x * x, axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
 @kernel("_square_sum")

@@ -19,19 +19,15 @@ def number(x: Any, s: Any) -> Any:
 def scalar(fn: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
     """Turn a kernel of two arrays into one of an array and a number."""
 
-    if reverse:
+    def run(x: Any, *, scalar: Any, is_int: Any = None, out: Any = None) -> Any:
+        if out is not None:
+            return fn(x, number(x, scalar), out=out)
+        return fn(x, number(x, scalar))
 
-        def run(x: Any, *, scalar: Any, is_int: Any = None) -> Any:
-            return fn(number(x, scalar), x)
+    def run_reverse(x: Any, *, scalar: Any, is_int: Any = None) -> Any:
+        return fn(number(x, scalar), x)
 
-    else:
-
-        def run(x: Any, *, scalar: Any, is_int: Any = None, out: Any = None) -> Any:
-            if out is not None:
-                return fn(x, number(x, scalar), out=out)
-            return fn(x, number(x, scalar))
-
-    return run
+    return run_reverse if reverse else run
 
 
 def _power(x: Any, s: Any, out: Any = None) -> Any:

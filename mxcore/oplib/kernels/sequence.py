@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...operators.recurrent_layout import Layout
+from ..precision import wide
 from ..table import kernel
 from .neural import keep_mask, positive_part
 
@@ -400,7 +401,7 @@ def rnn(
     x: Any, parameters: Any, state: Any, state_cell: Any, sequence_length: Any, *, rng: Any, training: bool, **a: Any
 ) -> Any:
     dtype = x.dtype
-    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    work = wide(dtype)
     x, parameters, state = (np.ascontiguousarray(v, work) for v in (x, parameters, state))
     steps, n, inputs = x.shape
     network = _network(a["mode"], inputs, a)

@@ -7,13 +7,19 @@ per combination. Everything else here is separable resizing, which is two matrix
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...operators.windows import deconvolution_output_shape, pooling_output_shape
+from ...operators.resizing import resized
+from ...operators.windows import (
+    bilinear_upsampling,
+    deconvolution_geometry,
+    geometry,
+    pooling_geometry,
+    pooling_output_shape,
+)
 from ..table import kernel
 from ..threads import blas, parallel_for
 from . import convolution as _convolution
@@ -39,29 +45,6 @@ convolution_backward_weight = shared(_convolution.convolution_backward_weight)
 pooling = shared(_pooling.pooling)
 pooling_backward = shared(_pooling.pooling_backward)
 
-_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-
-
-@functools.lru_cache(maxsize=4096)
-def geometry(
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilate: tuple[int, ...],
-    pad: tuple[int, ...],
-    num_group: int,
-    layout: str | None,
-) -> dict[str, Any]:
-    """Return the keywords of a convolution with everything that was left out filled in."""
-    n = len(kernel)
-    return {
-        "kernel": kernel,
-        "stride": stride or (1,) * n,
-        "dilate": dilate or (1,) * n,
-        "pad": pad or (0,) * n,
-        "num_group": num_group,
-        "layout": layout or _LAYOUTS.get(n, "NC" + "?" * n),
-    }
-
 
 @kernel("Convolution", "Convolution_v1", numpy=True)
 def convolution_(x: Any, w: Any, b: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any, **a: Any) -> Any:
@@ -76,16 +59,6 @@ def conv_backward_data(g: Any, w: Any, like: Any, **a: Any) -> Any:
 @kernel("_conv_backward_weight", numpy=True)
 def conv_backward_weight(g: Any, x: Any, like: Any, **a: Any) -> Any:
     return convolution_backward_weight(x, g, weight_shape=like.shape, **geometry(**a))
-
-
-def deconvolution_geometry(x_shape: Any, w_shape: Any, adj: Any, target_shape: Any, **a: Any) -> Any:
-    """Return the result's shape, and the keywords of the convolution that a deconvolution is the transpose of."""
-    full = geometry(**a)
-    n = len(full["kernel"])
-    shape, pads = deconvolution_output_shape(
-        x_shape, w_shape, adj=adj or (0,) * n, target_shape=target_shape or (0,) * n, **full
-    )
-    return shape, {**full, "pad": pads}
 
 
 @kernel("Deconvolution", numpy=True)
@@ -134,35 +107,6 @@ def channel_spread(xp: Any, v: Any, like: Any, *, axis: int) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------
 # Pooling
-
-
-@functools.lru_cache(maxsize=4096)
-def pooling_geometry(
-    ndim: int,
-    kernel: tuple[int, ...],
-    pool_type: str,
-    global_pool: bool,
-    pooling_convention: str,
-    stride: tuple[int, ...],
-    pad: tuple[int, ...],
-    p_value: int | None,
-    count_include_pad: bool | None,
-    layout: str | None,
-) -> dict[str, Any]:
-    """Return the keywords of a pooling with everything that was left out filled in."""
-    n = ndim - 2
-    return {
-        "kernel": kernel or (1,) * n,
-        "pool_type": pool_type,
-        "global_pool": global_pool,
-        # MXNet ignores entries beyond the spatial axes.
-        "stride": stride[:n] or (1,) * n,
-        "pad": pad[:n] or (0,) * n,
-        "pooling_convention": pooling_convention,
-        "count_include_pad": count_include_pad,
-        "p_value": p_value,
-        "layout": layout or _LAYOUTS.get(n, "NC" + "?" * n),
-    }
 
 
 @kernel("Pooling", numpy=True)
@@ -267,27 +211,6 @@ def adaptive_pooling_backward(xp: Any, g: Any, like: Any, *, output_size: tuple[
     return separable(xp, g, rows.T, columns.T)
 
 
-def resized(shape: tuple[int, ...], like: Any, a: Any) -> tuple[int, int]:
-    """Return the height and width that a resize gives for data of ``shape``."""
-    h, w = shape[2:]
-    mode = a["mode"]
-    if mode == "like":
-        return like[2], like[3]
-    if mode == "size":
-        if a["scale_height"] is None:
-            return a["height"], a["width"]
-        return int(a["scale_height"] * h), int(a["scale_width"] * w)
-    if mode == "odd_scale":
-        # An odd length n keeps its ends: (n - 1) s + 1.
-        return tuple(  # type: ignore[return-value]
-            int(n * s) if n % 2 == 0 else int((n - 1) * s) + 1
-            for n, s in zip((h, w), (a["scale_height"], a["scale_width"]))
-        )
-    even, step = mode.startswith("to_even"), 1 if mode.endswith("up") else -1
-    h, w = (n if (n % 2 == 0) == even else n + step for n in (h, w))
-    return h, w
-
-
 @kernel("_contrib_BilinearResize2D")
 def bilinear_resize(xp: Any, x: Any, like: Any, *, align_corners: bool, **a: Any) -> Any:
     h, w = resized(x.shape, None if like is None else like.shape, a)
@@ -300,15 +223,6 @@ def bilinear_resize(xp: Any, x: Any, like: Any, *, align_corners: bool, **a: Any
 def bilinear_resize_backward(xp: Any, g: Any, data: Any, *, align_corners: bool) -> Any:
     rows, columns = (bilinear_matrix(n, m, align_corners) for n, m in zip(data.shape[2:], g.shape[2:]))
     return separable(xp, g, rows.T, columns.T)
-
-
-def bilinear_upsampling(scale: int) -> dict[str, Any]:
-    """Return kernel, stride and pad of the deconvolution that upsamples by ``scale``."""
-    return {
-        "kernel": (2 * scale - scale % 2,) * 2,
-        "stride": (scale,) * 2,
-        "pad": (math.ceil((scale - 1) / 2),) * 2,
-    }
 
 
 @kernel("UpSampling", numpy=True)
