@@ -46,6 +46,7 @@ FAMILIES = (
     "images",
     "selection",
     "boxes",
+    "proposals",
     "sampling",
     "contrib",
     "sparse",

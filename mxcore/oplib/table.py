@@ -40,6 +40,7 @@ MODULES = (
     "images",
     "selection",
     "boxes",
+    "proposals",
     "sampling",
     "contrib",
     "sparse",

@@ -39,26 +39,33 @@ def box_iou(a: Any, b: Any, *, format: str) -> Any:
     return _overlaps(left[:, None], right[None]).reshape(a.shape[:-1] + b.shape[:-1])
 
 
-#: Boxes whose overlaps with all later ones are computed at once.
-_BLOCK = 128
+#: Boxes whose overlaps with all that are left are computed at once.
+_BLOCK = 64
 
 
-def _suppress(boxes: Any, classes: Any, threshold: float, inclusive: bool = False) -> Any:
-    """Return which of the boxes, sorted by score, are kept; ``classes`` None lets all suppress all."""
-    n = len(boxes)
-    alive = np.ones(n, bool)
+def suppress(boxes: Any, classes: Any, threshold: float, inclusive: bool = False, limit: int | None = None) -> Any:
+    """Return which of the boxes, sorted by score, are kept; ``classes`` None lets all suppress all.
+
+    Right for the first ``limit`` that are kept: the search may end there.
+    """
+    kept = np.zeros(len(boxes), bool)
+    rest, found = np.arange(len(boxes)), 0
     # Block by block: overlaps of many boxes at once are cheap, those of suppressed boxes are not needed.
-    for start in range(0, n, _BLOCK):
-        rows = start + np.flatnonzero(alive[start : start + _BLOCK])
-        hits = _overlaps(boxes[rows, None], boxes[None, start:])
+    while len(rest) and (limit is None or found < limit):
+        head = rest[:_BLOCK]
+        hits = _overlaps(boxes[head, None], boxes[None, rest])
         hits = hits >= threshold if inclusive else hits > threshold
         if classes is not None:
-            hits &= classes[rows, None] == classes[None, start:]
-        spared = ~hits
-        for i, kept in zip(rows.tolist(), spared):
+            hits &= classes[head, None] == classes[None, rest]
+        alive = np.ones(len(rest), bool)
+        for i, spared in enumerate(~hits):
             if alive[i]:
-                alive[i + 1 :] &= kept[i + 1 - start :]
-    return alive
+                alive[i + 1 :] &= spared[i + 1 :]
+        chosen = head[alive[: len(head)]]
+        kept[chosen] = True
+        found += len(chosen)
+        rest = rest[len(head) :][alive[len(head) :]]
+    return kept
 
 
 @kernel("_contrib_box_nms", numpy=True)
@@ -92,7 +99,7 @@ def box_nms(
         if topk > 0:
             chosen = chosen[:topk]
         classes = rows[chosen, id_index] if id_index >= 0 and not force_suppress else None
-        kept = chosen[_suppress(_corners(rows[chosen, coordinates], in_format), classes, overlap_thresh)]
+        kept = chosen[suppress(_corners(rows[chosen, coordinates], in_format), classes, overlap_thresh)]
         y[: len(kept)] = rows[kept]
         where[: len(kept)] = positions[kept]
     if in_format != out_format:
@@ -273,7 +280,7 @@ def multibox_detection(
             rows = np.concatenate([rows[kept], rows[len(kept) :]])
             rows[len(kept) :, 0] = -1
             best = rows[: len(kept)]
-            alive = _suppress(best[:, 2:], None if force_suppress else best[:, 0], nms_threshold, inclusive=True)
+            alive = suppress(best[:, 2:], None if force_suppress else best[:, 0], nms_threshold, inclusive=True)
             best[~alive, 0] = -1
         out[b, : len(rows)] = rows
     return out
