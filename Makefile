@@ -24,9 +24,9 @@ test: $(STAMP)
 # The other ends of what is supported: NumPy 1.26, and the newer Pythons that this machine has.
 compat: $(STAMP)
 	sh .ci/compat $(PYTHON) "numpy==1.26.4"
-	for version in 3.12 3.13; do \
-	  if python$$version -c "" 2>/dev/null; then sh .ci/compat python$$version numpy || exit 1; \
-	  else echo "python$$version is not here: not tested"; fi; \
+	for python in python3.12 python3.13 $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python); do \
+	  if $$python -c "" 2>/dev/null; then sh .ci/compat $$python numpy || exit 1; \
+	  else echo "$$python is not here: not tested"; fi; \
 	done
 
 lint: $(STAMP)

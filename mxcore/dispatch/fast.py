@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import operators
+from ..operators.elementwise import same
 from ..spec import DTypeError
 from . import runtime
 from .array import Array
@@ -21,7 +22,7 @@ from .call import failed, invoke
 from .functions import resolve
 from .recording import Node, next_order, recorders, state, versions_of
 
-_new = object.__new__
+_new: Any = object.__new__
 _F32 = np.dtype(np.float32)
 #: Python numbers kept ready as float32 arrays, per operator.
 _SCALARS = 4096
@@ -141,8 +142,20 @@ def reflected(scalar: str) -> Callable[[Any, Any], Any]:
     return method
 
 
-def unary(name: str) -> Callable[[Any], Any]:
-    """Return ``function(x)`` for an operator of one array without attributes."""
+def suits_unary(operator: Any) -> bool:
+    """Whether an operator takes one array of any shape and gives one like it: what :func:`unary` is for."""
+    return (
+        len(operator.inputs) == 1
+        and not operator.variadic
+        and not operator.attributes
+        and operator.infer is same
+        and operator.outputs == 1
+        and not (operator.random or operator.training or operator.mutates or operator.composed or operator.creates)
+    )
+
+
+def unary(name: str, cls: type) -> Callable[[Any], Any]:
+    """Return ``function(x)`` for an operator that :func:`suits_unary`, short for arrays of exactly ``cls``."""
     now = runtime.current()
     bound = resolve(operators.get(name), {})
     if not now.inline:
@@ -154,7 +167,8 @@ def unary(name: str) -> Callable[[Any], Any]:
     asarray = library.xp.asarray
 
     def function(self: Any) -> Any:
-        if not isinstance(self, Array) or self._data.__class__ is not array_type:
+        kind: Any = self.__class__
+        if kind is not cls or self._data.__class__ is not array_type:
             return invoke(bound, (self,))
         try:
             r = kernel(self._data)
@@ -162,7 +176,7 @@ def unary(name: str) -> Callable[[Any], Any]:
             raise failed(bound, (self,), self._ctx, e) from e
         if r.__class__ is not array_type:
             r = asarray(r)
-        out = _new(self.__class__)
+        out = _new(kind)
         out._data = r
         out._cell = None
         out._ctx = self._ctx

@@ -15,6 +15,7 @@ from .. import operators
 from ..operators import Operator
 from ..operators.attributes import REQUIRED
 from ..spec import ParameterError
+from . import runtime
 from .array import Array
 from .call import Bound, invoke
 
@@ -57,8 +58,11 @@ def _safe(name: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def source_of(operator: Operator, fn_name: str) -> str:
-    """Return the source text of the front function of ``operator``."""
+def source_of(operator: Operator, fn_name: str, short: bool = False) -> str:
+    """Return the source text of the front function of ``operator``.
+
+    With ``short``, a call with nothing but the input goes through ``short[0]``.
+    """
     parameters = []
     if operator.variadic:
         parameters.append("*" + operator.inputs[0].name)
@@ -81,8 +85,13 @@ def source_of(operator: Operator, fn_name: str) -> str:
         condition = " or ".join(f"{_safe(i.name)} is None" for i in required)
         check = f"    if {condition}: missing_input(operator, {inputs})\n"
     ctx = ", ctx=context(ctx)" if operator.creates else ""
+    shortcut = ""
+    if short:
+        only = _safe(operator.inputs[0].name)
+        shortcut = f"    if out is None and not kwargs and {only} is not None: return short[0]({only})\n"
     return (
         f"def {fn_name}({', '.join(parameters)}, **kwargs):\n"
+        f"{shortcut}"
         f"    if kwargs: unknown(operator, kwargs)\n"
         f"{check}"
         f"    try: bound = cache[{key}]\n"
@@ -118,6 +127,7 @@ def _missing_input(operator: Operator, inputs: Any) -> None:
 def make_function(operator: Operator, cls: type | None, fn_name: str, module: str) -> Any:
     """Return the front function of ``operator`` that makes arrays of class ``cls``."""
     from .context import Context, current_context
+    from .fast import suits_unary, unary
 
     cache: dict[Any, Bound] = {}
     names = list(operator.attributes)
@@ -140,8 +150,15 @@ def make_function(operator: Operator, cls: type | None, fn_name: str, module: st
             return Context(kind, int(number.rstrip(")") or 0))
         return ctx
 
+    short: list[Any] = []
+    if cls is not None and suits_unary(operator):
+        # Resolved again whenever the Runtime changes, like infix arithmetic.
+        runtime.on_change(lambda _: short.__setitem__(slice(None), [unary(operator.name, cls)]))
+        if not short:
+            runtime.current()
     scope = {
         "MISSING": MISSING,
+        "short": short,
         "cache": cache,
         "lookup": lookup,
         "invoke": invoke,
@@ -153,7 +170,7 @@ def make_function(operator: Operator, cls: type | None, fn_name: str, module: st
         "context": context,
     }
     safe = _safe(fn_name)
-    exec(compile(source_of(operator, safe), f"<mxcore operator {operator.name}>", "exec"), scope)
+    exec(compile(source_of(operator, safe, bool(short)), f"<mxcore operator {operator.name}>", "exec"), scope)
     fn = scope[safe]
     fn.__name__ = fn.__qualname__ = fn_name
     fn.__module__ = module

@@ -176,7 +176,7 @@ unary(
     saves="",
     example=([-1.4, 0.6, 2.4], "[-1.0, 1.0, 2.0]"),
 )
-unary("fix", "x rounded towards zero", ZERO_GRADIENT, np.fix, saves="", example=([-1.5, 1.7], "[-1.0, 1.0]"))
+unary("fix", "x rounded towards zero", ZERO_GRADIENT, np.trunc, saves="", example=([-1.5, 1.7], "[-1.0, 1.0]"))
 unary("trunc", "x without its fraction", ZERO_GRADIENT, np.trunc, saves="", example=([-1.5, 1.7], "[-1.0, 1.0]"))
 unary(
     "ceil", "the least whole number not below x", ZERO_GRADIENT, np.ceil, saves="", example=([-1.5, 1.2], "[-1.0, 2.0]")

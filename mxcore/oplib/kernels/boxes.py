@@ -22,11 +22,15 @@ def _corners(boxes: Any, format: str) -> Any:
 
 def _overlaps(a: Any, b: Any) -> Any:
     """Intersection over union of corner boxes that broadcast against each other."""
-    size = np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2])
-    np.maximum(size, 0, out=size)
-    common = size[..., 0] * size[..., 1]
-    union = _areas(a) + _areas(b) - common
-    return np.where(common > 0, common / np.where(common > 0, union, 1), 0).astype(a.dtype, copy=False)
+    # Width and height apart: an inner axis of two is slow.
+    common, height = (
+        np.maximum(np.minimum(a[..., i + 2], b[..., i + 2]) - np.maximum(a[..., i], b[..., i]), 0) for i in (0, 1)
+    )
+    common *= height
+    union = _areas(a) + _areas(b)
+    union -= common
+    ratio = np.zeros(common.shape, np.result_type(common, np.float16))
+    return np.divide(common, union, out=ratio, where=common > 0).astype(a.dtype, copy=False)
 
 
 def _areas(a: Any) -> Any:
