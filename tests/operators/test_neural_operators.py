@@ -152,13 +152,12 @@ def test_rectifiers_of_small_and_large_arrays(size):
     assert mx.nd.Activation(ints, act_type="relu").asnumpy().tolist() == [[0, 4]]
 
 
-@pytest.mark.parametrize("relu", [mx.nd.relu, lambda x: mx.nd.Activation(x, act_type="relu")])
 @pytest.mark.parametrize("size", [4, 1 << 19])
-def test_gradient_of_relu_keeps_nan(relu, size):
+def test_gradient_of_relu_keeps_nan(size):
     x = mx.nd.array([-1.0, 0.0, 2.0, np.nan] * (size // 4))
     x.attach_grad()
     with mx.autograd.record():
-        y = relu(x)
+        y = mx.nd.relu(x)
     y.backward()
     np.testing.assert_array_equal(x.grad.asnumpy()[:4], [0, 0, 1, np.nan])
     np.testing.assert_array_equal(x.grad.asnumpy()[-4:], [0, 0, 1, np.nan])
