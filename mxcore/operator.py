@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from .ndarray.custom import CustomOp, CustomOpProp, get_all_registered_operators, get_operator_arguments, register
+from .ndarray.custom import (
+    CustomOp,
+    CustomOpProp,
+    OperatorArguments,
+    get_all_registered_operators,
+    get_operator_arguments,
+    register,
+)
 
-__all__ = ["CustomOp", "CustomOpProp", "get_all_registered_operators", "get_operator_arguments", "register"]
+__all__ = [
+    "CustomOp",
+    "CustomOpProp",
+    "OperatorArguments",
+    "get_all_registered_operators",
+    "get_operator_arguments",
+    "register",
+]

@@ -61,6 +61,7 @@ _ELSEWHERE = {
     "load_frombuffer": "files",
     "Custom": "custom",
     "cast_storage": "sparse",
+    "histogram": "histogram",
 }
 
 

@@ -1,7 +1,8 @@
 """Custom operators in Python (``mx.operator``), called as ``nd.Custom(..., op_type="name")``.
 
 A :class:`CustomOpProp` declares inputs, outputs and shapes and makes a :class:`CustomOp`, whose ``forward`` and
-``backward`` compute with NDArrays. Unlike MXNet's, an exception raised in them reaches the caller as it is.
+``backward`` compute with NDArrays. An exception raised in them reaches the caller as an ``OperatorError`` (an
+``MXNetError``) that says so, chained to the original with its traceback, which MXNet loses.
 (For an operator that also works symbolically and on every backend, declare a record with
 :func:`mxcore.operators.operator`.)
 """
@@ -9,6 +10,7 @@ A :class:`CustomOpProp` declares inputs, outputs and shapes and makes a :class:`
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from ..autograd import Function, is_training
 from ..dispatch.array import Array
 from ..dispatch.context import current_context
 from ..operators.attributes import REQUIRED
-from ..spec import OperatorError, ParameterError
+from ..spec import MXCoreError, OperatorError, ParameterError
 from .creation import zeros
 
 _registered: dict[str, type[CustomOpProp]] = {}
@@ -149,6 +151,21 @@ def get_operator_arguments(op_name: str) -> OperatorArguments:
     return OperatorArguments(names, types)
 
 
+@contextmanager
+def _told(prop: CustomOpProp, what: str, inputs: Any) -> Any:
+    """Turn an exception of the user's code into one that names the operator; errors of mxcore pass."""
+    try:
+        yield
+    except MXCoreError:
+        raise
+    except Exception as e:
+        raise OperatorError(
+            f"operator 'Custom' ({type(prop).__name__}): its {what} raised {type(e).__name__}: {e}. Inputs: "
+            + ", ".join(f"{x.dtype.__name__} {x.shape}" for x in inputs),
+            operator="Custom",
+        ) from e
+
+
 class _Call(Function):
     """One call of a custom operator, recorded as one node."""
 
@@ -161,13 +178,15 @@ class _Call(Function):
     def forward(self, *inputs: Any) -> Any:
         ctx = inputs[0].context if inputs else None
         outputs = [zeros(s, ctx, t) for s, t in zip(self._shapes, self._dtypes)]
-        self._op.forward(self._train, ["write"] * len(outputs), list(inputs), outputs, self._aux)
+        with _told(self._prop, "forward", inputs):
+            self._op.forward(self._train, ["write"] * len(outputs), list(inputs), outputs, self._aux)
         self._in, self._out = list(inputs), outputs
         return outputs[0] if len(outputs) == 1 else outputs
 
     def backward(self, *grads: Any) -> Any:
         in_grad = [zeros(x.shape, x.context, x.dtype) for x in self._in]
-        self._op.backward(["write"] * len(in_grad), list(grads), self._in, self._out, in_grad, self._aux)
+        with _told(self._prop, "backward", self._in):
+            self._op.backward(["write"] * len(in_grad), list(grads), self._in, self._out, in_grad, self._aux)
         return in_grad
 
 
