@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..spec.errors import ParameterError
@@ -55,7 +55,6 @@ FAMILIES = (
 _table: dict[str, Operator] = {}
 _lock = threading.RLock()
 _loaded = False
-_listeners: list[Callable[[Operator], None]] = []
 
 
 def operator(
