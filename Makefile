@@ -18,7 +18,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --doctest-modules mxcore docs README.md --doctest-glob="*.md" -p no:randomly
+	$(BIN)/python -m pytest --doctest-modules mxcore docs README.md --doctest-glob="*.md" --ignore=docs/reference
 	$(BIN)/python -m mxcore.testing.engine_programs --engine seeded --programs 2000 --ops 50-200
 
 # The other ends of what is supported: NumPy 1.26, and the newer Pythons that this machine has.

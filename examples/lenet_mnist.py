@@ -101,6 +101,7 @@ def draw(losses: list[float], images: np.ndarray, predicted: np.ndarray, output:
         axes.imshow(image, cmap="gray_r")
         axes.set_title(str(label))
         axes.axis("off")
+    figure.suptitle("test digits, and what the network says they are")
     figure.tight_layout()
     figure.savefig(output / "digits.png", dpi=120)
 

@@ -69,6 +69,17 @@ _NAMES = {
     "hookimpl": (".registry", "hookimpl"),
 }
 
+#: Parts of MXNet that a program may ask for, and what they wait for.
+_LATER = {
+    **dict.fromkeys(("sym", "symbol", "mod", "module", "model", "executor", "visualization", "viz"), "it needs graphs"),
+    **dict.fromkeys(("np", "npx", "numpy_extension"), "use mx.nd, which has the same operators under 1.x names"),
+    **dict.fromkeys(("kv", "kvstore"), "gluon.Trainer adds up gradients over contexts without it"),
+    **dict.fromkeys(("image", "img", "recordio"), "gluon.data.vision has transforms and datasets of local files"),
+    **dict.fromkeys(
+        ("rnn", "callback", "monitor", "mon", "profiler", "contrib", "log", "rtc", "library"), "it is to come"
+    ),
+}
+
 __all__ = ["MXCoreError", "MXNetError", "__version__", "mxcore_version", *sorted(set(_MODULES) | set(_NAMES))]
 
 
@@ -78,6 +89,10 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         module, attribute = _NAMES[name]
         value = getattr(importlib.import_module(module, __name__), attribute)
+    elif name in _LATER:
+        raise AttributeError(
+            f"mx.{name} is not part of mxcore {mxcore_version}: {_LATER[name]}. See docs/guide/from-mxnet.md for what is."
+        )
     else:
         raise AttributeError(f"module 'mxcore' has no attribute {name!r}")
     globals()[name] = value
@@ -85,4 +100,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

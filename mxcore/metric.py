@@ -141,6 +141,8 @@ class EvalMetric:
         raise NotImplementedError()
 
     def _add(self, value: Any, count: Any) -> None:
+        if isinstance(value, numpy.generic):
+            value = value.item()  # a NumPy 2 float32 would make the running sum float32, which drifts
         self.sum_metric += value
         self.global_sum_metric += value
         self.num_inst += count

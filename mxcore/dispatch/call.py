@@ -226,11 +226,16 @@ def check_same_dtype(operator: Operator, specs: Sequence[Any]) -> None:
             )
 
 
+def _type_name(x: Any) -> str:
+    kind = type(x)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
 def bad_input(operator: Operator, position: int, x: Any) -> Exception:
     """Return the error for an input that is not an array."""
     name = operator.inputs[0 if operator.variadic else min(position, len(operator.inputs) - 1)].name
     return DTypeError(
-        f"operator '{operator.name}': input '{name}' must be an NDArray but is {type(x).__name__} "
+        f"operator '{operator.name}': input '{name}' must be an NDArray but is {_type_name(x)} "
         f"({str(x)[:40]}). Make one with mx.nd.array(...).",
         operator=operator.name,
     )

@@ -48,7 +48,7 @@ class _Missing:
     """Stands for "not given" in generated signatures."""
 
     def __repr__(self) -> str:
-        return "<default>"
+        return "<required>"
 
 
 MISSING: Any = _Missing()

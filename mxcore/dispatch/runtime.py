@@ -75,9 +75,24 @@ class Runtime:
             return table[device_type]
 
 
+#: What an object handed to :class:`use` must have at least.
+_NEEDS = {
+    "engine": ("name", "capabilities", "push", "new_variable", "wait_for_variable", "wait_for_all"),
+    "storage": ("name", "capabilities", "alloc", "free", "statistics"),
+    "ops": ("name", "xp", "array_type", "kernel", "from_host", "to_host", "assign"),
+}
+
+
 def _create(kind: str, name: Any, choices: dict[str, Any], device_type: str | None = None) -> Any:
     part = kind if device_type is None else f"{kind}.{device_type}"
     if name is not None and not isinstance(name, str | list | tuple):
+        lacking = [a for a in _NEEDS[kind] if not hasattr(name, a)]
+        if lacking:
+            raise ConfigError(
+                f"mx.use: {kind}={name!r} is neither a name nor a backend object: it lacks {', '.join(lacking)} of the "
+                f"contract in mxcore.spec.",
+                kind=kind,
+            )
         choices[part] = "object"
         return name
     registry = process_registry()

@@ -222,7 +222,7 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    r"""Kullback-Leibler divergence, :math:`label (\log label - pred)`, averaged.
+    r"""Kullback-Leibler divergence, :math:`label (\log label - pred)`, added up over all axes but the batch's.
 
     Parameters
     ----------

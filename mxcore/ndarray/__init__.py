@@ -51,6 +51,7 @@ from .creation import (
     waitall,
     zeros,
 )
+from .namespace import plugin_namespace
 from .ndarray import NDArray
 
 _SUBMODULES = ("random", "linalg", "contrib", "image", "sparse", "op", "_internal", "utils", "files")
@@ -61,11 +62,12 @@ _ELSEWHERE = {
     "load_frombuffer": "files",
     "Custom": "custom",
     "cast_storage": "sparse",
-    "histogram": "histogram",
+    "histogram": "histograms",
 }
 
 
 def __getattr__(name: str) -> Any:
+    value: Any
     if name in _SUBMODULES:
         value = importlib.import_module(f".{name}", __name__)
     elif name in _ELSEWHERE:
@@ -74,6 +76,8 @@ def __getattr__(name: str) -> Any:
         )
     elif not name.startswith("__") and operators.known(name):
         value = make_function(operators.get(name), NDArray, name, __name__)
+    elif not name.startswith("_") and (value := plugin_namespace(name)) is not None:
+        pass
     else:
         raise AttributeError(f"module 'mxcore.ndarray' has no attribute {name!r}")
     globals()[name] = value

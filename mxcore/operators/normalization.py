@@ -147,7 +147,7 @@ def _batch_norm_samples(with_axis: bool, **more: Any) -> Callable[..., Any]:
 
 
 _BATCH_NORM = {
-    "eps": Float(0.0010000000474974513),
+    "eps": Float(0.001),
     "momentum": Float(0.899999976),
     "fix_gamma": Bool(True),
     "use_global_stats": Bool(False),

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..spec.errors import ParameterError
 from .attributes import Attribute
-from .record import Operator, parse_inputs
+from .record import NO_GRADIENT, ZERO_GRADIENT, Joint, Operator, parse_inputs
 
 #: Modules of this room that declare operators when imported.
 FAMILIES = (
@@ -85,9 +85,15 @@ def operator(
     Raises
     ------
     ParameterError
-        If the name or an alias is taken.
+        If the name or an alias is taken, or the declaration cannot be: no gradient, no documentation, rules that do
+        not fit the inputs, a saved value that does not exist.
     """
+    for field, what in (("gradient", "a rule per input, Joint, ZERO_GRADIENT or NO_GRADIENT"), ("doc", "a text")):
+        if fields.get(field) is None or fields[field] == "":
+            raise ParameterError(f"operator '{name}' must declare {field}=: {what}.", operator=name)
+    fields.setdefault("infer", None)
     record = Operator(name=name, inputs=parse_inputs(inputs), attributes=dict(attributes or {}), **fields)
+    _check(record)
     with _lock:
         for key in (name, *record.aliases):
             if key in _table and not replace:
@@ -95,6 +101,28 @@ def operator(
         for key in (name, *record.aliases):
             _table[key] = record
     return record
+
+
+def _check(record: Operator) -> None:
+    """Refuse a record whose parts do not fit each other."""
+    names = [i.name for i in record.inputs]
+    unknown = set((record.saves or "").split()) - {*names, "output"}
+    if unknown:
+        raise ParameterError(
+            f"operator '{record.name}': saves= names {sorted(unknown)}, but its values are {', '.join(names)} and output. "
+            f"A value that is not named there can be overwritten unnoticed before backward.",
+            operator=record.name,
+        )
+    gradient = record.gradient
+    if gradient is NO_GRADIENT or gradient is ZERO_GRADIENT or isinstance(gradient, Joint):
+        return
+    rules = isinstance(gradient, tuple) and all(r is None or callable(r) for r in gradient)
+    if not rules or len(gradient) != len(names) or record.variadic:
+        raise ParameterError(
+            f"operator '{record.name}': gradient= must be a tuple of {len(names)} rule(s), one per input "
+            f"({', '.join(names)}; None for an input without), or Joint, ZERO_GRADIENT or NO_GRADIENT, not {gradient!r}.",
+            operator=record.name,
+        )
 
 
 def _load() -> None:

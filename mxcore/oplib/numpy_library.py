@@ -35,7 +35,7 @@ class NumpyLibrary:
 
     def __init__(self) -> None:
         table.load()
-        self._kernels: dict[str, Callable[..., Any]] = dict(table.NUMPY)
+        self._kernels: dict[str, Callable[..., Any]] = {}
 
     def kernel(self, operator: str) -> Callable[..., Any]:
         """Return the kernel of ``operator``; raises KernelMissing."""
@@ -43,6 +43,11 @@ class NumpyLibrary:
             return self._kernels[operator]
         except KeyError:
             pass
+        # Looked up now and not copied at the start: plugins declare kernels later.
+        own = table.NUMPY.get(operator)
+        if own is not None:
+            self._kernels[operator] = own
+            return own
         shared = table.SHARED.get(operator)
         if shared is None:
             raise KernelMissing(
@@ -57,7 +62,7 @@ class NumpyLibrary:
 
     def has_kernel(self, operator: str) -> bool:
         """Whether :meth:`kernel` would succeed."""
-        return operator in self._kernels or operator in table.SHARED
+        return operator in table.NUMPY or operator in table.SHARED
 
     def takes_out(self, operator: str) -> bool:
         """Whether the kernel can write its result to a given array."""

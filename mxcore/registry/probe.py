@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..spec.errors import BackendError
+from ..spec.errors import BackendError, BackendFailed
 from .candidate import Candidate, State
 
 #: A light module that takes longer to import is reported.
@@ -174,6 +174,8 @@ def worker(kind: str, name: str, notes: str, wanted: str) -> None:
             if wanted == "create":
                 note(stage="create")
                 backend = registry.create(kind, name)
+                if kind == "engine":
+                    _must_run(backend, name)
                 getattr(backend, "shutdown", lambda: None)()
         note(status=candidate.state.value)
     except BackendError as error:
@@ -183,6 +185,21 @@ def worker(kind: str, name: str, notes: str, wanted: str) -> None:
             message=str(error),
             trace=failure.trace if failure else "",
             **({"stage": failure.stage.value} if failure else {}),
+        )
+
+
+def _must_run(engine: Any, name: str) -> None:
+    """Raise BackendFailed unless the engine runs a function that is pushed on it."""
+    ran: list[int] = []
+    variable = engine.new_variable()
+    engine.push(lambda: ran.append(1), (), (variable,))
+    engine.wait_for_variable(variable)
+    if not ran:
+        raise BackendFailed(
+            f"engine '{name}' was made, but a function pushed on it had not run when the wait for it returned. Run the "
+            f"conformance class mxcore.testing.engine_conformance.EngineConformance on it.",
+            kind="engine",
+            name=name,
         )
 
 

@@ -25,8 +25,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..registry import process_registry
 from ..spec.engine import EngineCapability, FnProperty
-from ..spec.errors import EngineError
+from ..spec.errors import BackendError, EngineError
 
 __all__ = ["Difference", "Program", "ProgramError", "find_engine", "main", "run_program"]
 
@@ -676,12 +677,20 @@ _ENGINES: dict[str, Callable[[int], Any]] = {"naive": _naive, "seeded": _seeded}
 
 
 def find_engine(name: str) -> Callable[[int], Any]:
-    """Return ``make(seed) -> engine`` for ``naive``, ``seeded`` or ``package.module:maker`` (called without seed)."""
+    """Return ``make(seed) -> engine`` for ``naive``, ``seeded``, ``package.module:maker`` or the name of a plugin.
+
+    All but ``seeded`` are made without the seed.
+    """
     if name in _ENGINES:
         return _ENGINES[name]
     module, _, attribute = name.partition(":")
     if not attribute:
-        raise SystemExit(f"engine {name!r}: say {', '.join(_ENGINES)} or package.module:maker")
+        registry = process_registry()
+        try:
+            registry.resolve("engine", name)
+        except BackendError as e:
+            raise SystemExit(str(e)) from None
+        return lambda seed: registry.create("engine", name)
     maker = getattr(importlib.import_module(module), attribute)
     return lambda seed: maker()
 
@@ -696,7 +705,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m mxcore.testing.engine_programs", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--engine", action="append", help="naive, seeded, package.module:maker; may be repeated")
+    parser.add_argument(
+        "--engine", action="append", help="naive, seeded, a plugin's name, package.module:maker; may be repeated"
+    )
     parser.add_argument("--programs", type=int, default=200, help="how many programs (default 200)")
     parser.add_argument("--ops", type=_range, default=(50, 200), metavar="LOW-HIGH", help="actions per program")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program; the next has the next")

@@ -78,7 +78,7 @@ def test_raising_at_the_push_without_the_claim_is_a_difference():
 
 def test_engine_by_module_and_unknown_engine():
     assert isinstance(find_engine("mxcore.engine:NaiveEngine")(3), NaiveEngine)
-    with pytest.raises(SystemExit, match=r"engine 'quantum': say naive, seeded or package\.module:maker"):
+    with pytest.raises(SystemExit, match=r"engine 'quantum' is not installed\. Installed engines: naive"):
         find_engine("quantum")
 
 

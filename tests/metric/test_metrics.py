@@ -154,3 +154,14 @@ def test_top_k_of_few_classes_counts_every_sample():
     m = metric.TopKAccuracy(top_k=5)
     m.update([mx.nd.array([0, 2])], [mx.nd.array([[0.1, 0.2, 0.7], [0.1, 0.2, 0.7]])])
     assert m.get() == ("top_k_accuracy_5", 1.0)
+
+
+def test_running_sums_are_float64_whatever_numpy():
+    import mxcore as mx
+
+    metric = mx.metric.MSE()
+    label, zero = mx.nd.full((100, 1), 0.1), mx.nd.zeros((100, 1))
+    for _ in range(20000):
+        metric.update([zero], [label])
+    _, value = metric.get()
+    assert isinstance(value, float) and abs(value - 0.01) < 1e-8

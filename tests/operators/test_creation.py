@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mxcore as mx
-from mxcore.ndarray.histogram import histogram
+from mxcore.ndarray.histograms import histogram
 from mxcore.spec import ParameterError
 
 make = mx.nd._internal
