@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dispatch.array import Array
+from ..dispatch.array import Array, wrap
+from ..dispatch.functions import call
 from ..dispatch.recording import Leaf, set_recording, set_training, state
 from ..spec import AutogradError
 from .backward import deliver, run
@@ -197,26 +198,25 @@ def grad(
     heads, head_grads = _heads(heads, head_grads)
     if retain_graph is None:
         retain_graph = create_graph
-    leaves = []
+    tapes = []
     for i, x in enumerate(wanted):
         if x._tape is None:
             raise AutogradError(
                 f"grad: variable {i} {x.shape} is not in the graph; call attach_grad() before recording."
             )
-        leaves.append(x._tape)
-    from ..dispatch.array import wrap
-    from ..dispatch.functions import call
-    from .backward import tracked
-
-    with tracked(wanted) as taken:
-        run(heads, head_grads, retain_graph, train_mode, create_graph, leaves)
+        tapes.append(x._tape)
+    taken = run(heads, head_grads, retain_graph, train_mode, create_graph, tapes)
     result = []
-    for x, g in zip(wanted, taken):
-        if g is None:
-            g = call("zeros_like", (x,))
-        elif not isinstance(g, Array):
-            g = wrap(x.__class__, g, x._ctx)
-        result.append(g)
+    # What arrived may be a head gradient, or one array for several variables: everybody gets a copy of their own.
+    recording = set_recording(create_graph)
+    try:
+        for x, g in zip(wanted, taken):
+            if g is None:
+                result.append(call("zeros_like", (x,)))
+            else:
+                result.append(call("_copy", (g if isinstance(g, Array) else wrap(x.__class__, g, x._ctx),)))
+    finally:
+        set_recording(recording)
     return result[0] if single else result
 
 

@@ -11,7 +11,6 @@ guards it (bar: a chain of 20 operators on 4x4 arrays, forward and backward, in 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -21,9 +20,9 @@ import numpy as np
 from ..dispatch import runtime
 from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap
 from ..dispatch.call import Promised
-from ..dispatch.functions import recorded
+from ..dispatch.functions import call, recorded
 from ..dispatch.raw import Raw
-from ..dispatch.recording import Leaf, Node, set_recording, set_training
+from ..dispatch.recording import Leaf, Node, Output, set_recording, set_training
 from ..dispatch.writes import last_write
 from ..spec import AutogradError, MXCoreError, OperatorError, ShapeError, StaleValueError
 
@@ -89,11 +88,21 @@ def run(
     retain_graph: bool,
     train_mode: bool,
     create_graph: bool = False,
-    leaves: Sequence[Leaf] | None = None,
-) -> list[Leaf]:
-    """Run backward from ``heads``; return the leaves reached, each with its gradient in ``g``.
+    wanted: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Run backward from ``heads``.
 
-    With ``leaves`` given only those keep theirs. Gradients are raw arrays, or arrays with ``create_graph``.
+    Parameters
+    ----------
+    wanted : sequence of tape entries or None
+        Whose gradients are asked for, leaves or not; attached gradient arrays are then left alone.
+
+    Returns
+    -------
+    list of Leaf
+        The leaves reached, each with its gradient in ``g``; or with ``wanted`` the gradients, None where nothing
+        arrived. Gradients are raw arrays, or arrays with ``create_graph`` and with a deferred engine; they may share
+        memory with each other and with the head gradients.
     """
     now = runtime.current()
     # A deferred engine may still owe values, so rules run on arrays there and are pushed like any other call.
@@ -112,8 +121,6 @@ def run(
         tapes.append(tape)
         g = head_grads[k] if head_grads is not None else None
         if g is None:
-            from ..dispatch.functions import call
-
             g = call("ones_like", (y,)) if on_arrays else np_ones_like(now, y)
         else:
             if shape_of(g) != shape_of(y):
@@ -129,16 +136,15 @@ def run(
     before_training = set_training(train_mode)
     heap: list[tuple[int, Node]] = []
     reached: dict[int, Leaf] = {}
-    scope = _tracking.scope if leaves is not None else None
-    quick = not on_arrays and scope is None
-    all_leaves = leaves is not None
+    taken: list[Any] = [None] * len(wanted or ())
+    quick = not on_arrays and wanted is None
     library: Any = None
     F: Any = None
 
     def deposit(t: Any, d: Any) -> None:
         kind = t.__class__
         if kind is Leaf:
-            if t.req != "null" or all_leaves:
+            if t.req != "null" or wanted is not None:
                 t.g = d if t.g is None else t.g + d
                 reached[id(t)] = t
             return
@@ -225,8 +231,9 @@ def run(
                     raise _failed(node, e) from e
                 x = y = d = None
             else:
-                if scope is not None:
-                    scope.see_node(node, g)
+                for i, t in enumerate(wanted or ()):
+                    if t.__class__ is not Leaf and t.node is node:
+                        taken[i] = g if t is node else g[t.index]
                 if node.cells is not None or _any_cell(inputs):
                     check_fresh(node)
                 needs = [x is not None and x._tape is not None for x in inputs]
@@ -239,8 +246,10 @@ def run(
             if not retain_graph:
                 node.inputs = None
                 node.out = None
-        if scope is not None:
-            scope.see_leaves()
+        if wanted is not None:
+            for i, t in enumerate(wanted):
+                if t.__class__ is Leaf:
+                    taken[i] = t.g
             for leaf in reached.values():
                 leaf.g = None
     except BaseException:
@@ -252,7 +261,7 @@ def run(
     finally:
         set_recording(before_recording)
         set_training(before_training)
-    return list(reached.values())
+    return list(reached.values()) if wanted is None else taken
 
 
 def _failed(node: Node, e: Exception) -> MXCoreError:
@@ -261,47 +270,6 @@ def _failed(node: Node, e: Exception) -> MXCoreError:
     return OperatorError(
         f"backward of operator '{name}' failed for inputs of shapes {shapes}: {e}", operator=name, shapes=shapes
     )
-
-
-class tracked:
-    """Scope that collects the gradients arriving at given arrays, leaves or not.
-
-    ``with tracked(arrays) as taken`` gives a list that :func:`run` fills when a node's gradient is complete.
-    """
-
-    def __init__(self, arrays: Sequence[Any]) -> None:
-        self.tapes = [x._tape for x in arrays]
-        self.taken: list[Any] = [None] * len(self.tapes)
-
-    def __enter__(self) -> list[Any]:
-        self.before = getattr(_tracking, "scope", None)
-        _tracking.scope = self
-        return self.taken
-
-    def __exit__(self, *exc: Any) -> None:
-        _tracking.scope = self.before
-
-    def see_node(self, node: Node, g: Any) -> None:
-        """Take the complete gradient of a node."""
-        for i, t in enumerate(self.tapes):
-            if t.__class__ is not Leaf and t.node is node:
-                self.taken[i] = g if t is node else g[t.index]
-
-    def see_leaves(self) -> None:
-        """Take what arrived at leaves, and leave them clean."""
-        for i, t in enumerate(self.tapes):
-            if t.__class__ is Leaf:
-                self.taken[i] = t.g
-        for t in self.tapes:
-            if t.__class__ is Leaf:
-                t.g = None
-
-
-class _Tracking(threading.local):
-    scope: Any = None
-
-
-_tracking = _Tracking()
 
 
 def _any_cell(inputs: Any) -> bool:
@@ -343,8 +311,6 @@ def _pull_arrays(node: Node, g: Any, inputs: Any, needs: Any) -> Any:
         y = wrap(cls, out, ctx)
         y._tape = node
     else:
-        from ..dispatch.recording import Output
-
         y = []
         for i, o in enumerate(out):
             w = wrap(cls, o, ctx)
@@ -362,8 +328,6 @@ def deliver(leaf: Leaf) -> None:
         return
     leaf.fresh = True
     if isinstance(d, Array):
-        from ..dispatch.functions import call
-
         if leaf.req == "add":
             call("broadcast_add", (grad, d), out=grad)
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dispatch.array import Array, wrap
+from ..dispatch import runtime
+from ..dispatch.array import Array, settled, wrap
 from ..dispatch.recording import Output, new_node, set_recording, state
 from ..spec import AutogradError
 
@@ -99,9 +100,6 @@ class Function:
             return outputs
         single = isinstance(outputs, Array)
         ys = [outputs] if single else list(outputs)
-        from ..dispatch import runtime
-        from ..dispatch.array import settled
-
         first = ys[0]
         library = runtime.current().library(first._ctx)
         bound = _Pullback(self, len(ys), library, first.__class__, first._ctx)

@@ -157,6 +157,7 @@ def make_function(operator: Operator, cls: type | None, fn_name: str, module: st
         if not short:
             runtime.current()
     scope = {
+        "__name__": f"{__name__}.generated",  # whoever looks up the stack for the user's line passes over it
         "MISSING": MISSING,
         "short": short,
         "cache": cache,

@@ -18,7 +18,7 @@ def touched(x: Any) -> None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if not name.startswith("mxcore.") and "operator" not in frame.f_globals:
+        if not name.startswith("mxcore."):
             cell.site = (frame.f_code, frame.f_lineno)
             return
         frame = frame.f_back  # type: ignore[assignment]

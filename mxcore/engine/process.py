@@ -31,7 +31,10 @@ def bulk(size: int) -> AbstractContextManager[None]:
 
 
 def set_bulk_size(size: int) -> int:
-    """Set the grouping hint for work outside any :func:`bulk` scope; return what it was."""
+    """Keep ``size`` as the grouping hint outside any :func:`bulk` scope; return what it was.
+
+    NaiveEngine runs every push at once and has nothing to group, so nothing reads the number yet.
+    """
     global _size
     before, _size = _size, int(size)
     return before

@@ -14,6 +14,7 @@ import numpy as np
 from .. import operators
 from ..dispatch.array import Array
 from ..dispatch.call import invoke
+from ..dispatch.fast import scalar_bound
 from ..dispatch.functions import resolve
 from ..spec import DTypeError
 
@@ -30,10 +31,10 @@ def _make(
             if isinstance(rhs, Array):
                 return invoke(resolve(operators.get(two), {}), (lhs, rhs))
             if isinstance(rhs, _NUMBERS):
-                return invoke(resolve(operators.get(right), {"scalar": rhs}), (lhs,))
+                return invoke(scalar_bound(operators.get(right), rhs), (lhs,))
         elif isinstance(lhs, _NUMBERS):
             if isinstance(rhs, Array):
-                return invoke(resolve(operators.get(left), {"scalar": lhs}), (rhs,))
+                return invoke(scalar_bound(operators.get(left), lhs), (rhs,))
             if isinstance(rhs, _NUMBERS):
                 return plain(lhs, rhs)
         bad = rhs if isinstance(lhs, (Array, *_NUMBERS)) else lhs

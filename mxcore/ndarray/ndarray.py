@@ -579,7 +579,7 @@ class NDArray(Array):
             return invoke(resolve(operators.get(name), {}), (self, other), out=self)
         if not isinstance(other, int | float | np.generic):
             raise TypeError(f"type {type(other)} not supported: in-place '{name}' takes NDArrays and numbers.")
-        return invoke(resolve(operators.get(scalar), {"scalar": other}), (self,), out=self)
+        return invoke(fast.scalar_bound(operators.get(scalar), other), (self,), out=self)
 
     def __iadd__(self, other: Any) -> NDArray:
         return self._inplace("broadcast_add", "_plus_scalar", other)

@@ -294,3 +294,23 @@ def test_indexing_is_differentiable():
         y = x[1] * 2 + x[:, 1].sum() + x[nd.array([0, 0]), nd.array([2, 2])].sum()
     y.backward()
     np.testing.assert_array_equal(x.grad.asnumpy(), [[0, 3, 6], [2, 5, 2]])
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_that_grad_returns_share_no_memory(create_graph):
+    x, z, seed = leaf([1.0, 2.0]), leaf([1.0, 2.0]), nd.array([5.0, 6.0])
+    with autograd.record():
+        y = x + z
+        gx, gz = autograd.grad(y, [x, z], [seed], create_graph=create_graph)
+    gx[:] = 0
+    np.testing.assert_array_equal(gz.asnumpy(), [5, 6])
+    np.testing.assert_array_equal(seed.asnumpy(), [5, 6])
+
+
+def test_the_line_that_overwrote_is_found_where_a_program_imports_operator():
+    source = (
+        "import operator\nfrom mxcore import autograd, nd\nx = nd.array([1.0])\nx.attach_grad()\n"
+        "with autograd.record():\n    y = x * x\nnd.broadcast_add(x, x, out=x)\ny.backward()\n"
+    )
+    with pytest.raises(StaleValueError, match="by line 7 of program.py"):
+        exec(compile(source, "program.py", "exec"), {"__name__": "__main__"})

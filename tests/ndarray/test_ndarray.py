@@ -230,3 +230,14 @@ def test_reshape_special_codes():
     assert x.reshape(-1, 0, reverse=True).shape == (6, 4)
     with pytest.raises(MXCoreError):
         x.reshape((5, 5))
+
+
+def test_negative_zero_is_not_zero():
+    one = nd.ones(1)
+    for zero, sign in ((0.0, 1), (-0.0, -1), (0.0, 1), (-0.0, -1)):
+        for y in (one * zero, nd.multiply(one, zero), nd.multiply(zero, one)):
+            assert np.copysign(1, y.asscalar()) == sign
+        y = nd.ones(1)
+        y *= zero
+        assert np.copysign(1, y.asscalar()) == sign
+        assert (one / zero).asscalar() == sign * np.inf
