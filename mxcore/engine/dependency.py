@@ -203,15 +203,18 @@ class Variable:
         Granted reads that have not completed.
     queue : deque of (Task, bool) or None
         Tasks that wait here, with whether they write; made when first needed.
+    stamp : int
+        The engine's own: when it was last written, in pushes.
     """
 
-    __slots__ = ("__weakref__", "failure", "flags", "name", "queue", "readers", "version")
+    __slots__ = ("__weakref__", "failure", "flags", "name", "queue", "readers", "stamp", "version")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.version = 0
         self.flags = 0
         self.readers = 0
+        self.stamp = 0
         self.failure: Failure | None = None
         self.queue: deque[tuple[Task, bool]] | None = None
 

@@ -16,10 +16,10 @@ Listener = Callable[..., Any]
 
 #: Event: its arguments.
 EVENTS: dict[str, str] = {
-    "operator": "name, inputs, attributes: an operator was called",
-    "push": "name, priority, device: a function was handed to the engine",
-    "begin": "name, device: an engine starts a function, in the thread that runs it",
-    "end": "name, device, error: that function ended; error is None or the exception",
+    "push": "task, name, priority, device, reads, writes: a function was handed over; task is its number in this "
+    "process, reads and writes are tuples of hashable identities of what it reads and writes",
+    "begin": "task, name, device: a function starts, in the thread that runs it",
+    "end": "task, name, device, error: it ended; error is None or the exception",
     "wait": "what: the caller starts to wait for the engine",
     "wait_end": "what: the wait is over",
     "alloc": "handle: a storage manager handed out a buffer",
@@ -35,15 +35,17 @@ class Instruments:
     >>> board = Instruments()
     >>> seen = []
     >>> board.add(lambda event, *details: seen.append((event, details)), ["push"])
-    >>> if board.push:
-    ...     board.emit("push", "dot", 0, None)
+    >>> if board.begin:
+    ...     board.emit("begin", 1, "dot", None)
     >>> seen
-    [('push', ('dot', 0, None))]
+    []
+    >>> board.emit("push", 1, "dot", 0, None, (), ())
+    >>> seen
+    [('push', (1, 'dot', 0, None, (), ()))]
     """
 
     __slots__ = ("__weakref__", "_lock", *EVENTS)
 
-    operator: tuple[Listener, ...]
     push: tuple[Listener, ...]
     begin: tuple[Listener, ...]
     end: tuple[Listener, ...]

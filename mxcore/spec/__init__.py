@@ -5,7 +5,7 @@ This room imports the standard library only and is imported by every other room 
 
 from __future__ import annotations
 
-from .engine import Engine, EngineCapability, FnProperty, Operation, Variable
+from .engine import Engine, EngineCapability, Estimate, FnProperty, InlineFirst, Operation, Variable
 from .errors import (
     AutogradError,
     BackendAmbiguous,
@@ -55,9 +55,11 @@ __all__ = [
     "Engine",
     "EngineCapability",
     "EngineError",
+    "Estimate",
     "FileFormatError",
     "FnProperty",
     "Handle",
+    "InlineFirst",
     "KVStore",
     "KVStoreCapability",
     "Kernel",

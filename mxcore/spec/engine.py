@@ -45,6 +45,7 @@ class EngineCapability(enum.Enum):
     CONCURRENT = "concurrent"  #: independent functions may overlap in time
     PRIORITY = "priority"  #: a larger priority runs earlier among ready functions
     PARALLEL_FOR = "parallel_for"  #: ``parallel_for`` uses more than one thread
+    INLINE_FIRST = "inline_first"  #: what :class:`InlineFirst` adds: the caller may run cheap functions itself
 
 
 class Variable(Protocol):
@@ -175,3 +176,54 @@ class Engine(Protocol):
 
     def shutdown(self) -> None:
         """Finish all work and release everything. Called once; later calls do nothing."""
+
+
+class Estimate(Protocol):
+    """What an engine has learned about one kind of function. Made by :meth:`InlineFirst.estimate` only.
+
+    Attributes
+    ----------
+    ns : int
+        Predicted duration in nanoseconds; 0 while it is not trusted.
+    countdown : int
+        Executions until the next one should be timed. Who executes subtracts 1 and, at 0, times it and calls
+        :meth:`record`, which sets it anew.
+    """
+
+    ns: int
+    countdown: int
+
+    def record(self, ns: int) -> None:
+        """Add a measured duration in nanoseconds."""
+
+
+@runtime_checkable
+class InlineFirst(Protocol):
+    """What an engine with :attr:`EngineCapability.INLINE_FIRST` adds, for callers with very many cheap functions.
+
+    Its variables have two more attributes, which may be read without a lock: ``flags`` is 0 while no write of the
+    variable is pending or running, and it neither failed nor was deleted; ``readers`` counts running reads. A caller
+    that is the only thread that pushes may run a function itself when all variables have ``flags == 0`` and those it
+    writes ``readers == 0``: nothing can start in between. With several pushing threads (``crowded``) it pushes, and
+    the engine runs there and then what is cheap.
+
+    :meth:`Engine.push` of such an engine takes two more keyword arguments: ``nbytes``, which the function's results
+    will occupy, and ``estimate``.
+
+    Attributes
+    ----------
+    crowded : bool
+        More than one thread has pushed, or said that it is :meth:`here`.
+    """
+
+    crowded: bool
+
+    def here(self) -> None:
+        """Note that this thread runs functions itself, so that ``crowded`` is right. Cheap; never blocks."""
+
+    def fail(self, writes: Iterable[Variable], error: BaseException, name: str = "") -> None:
+        """Fail ``writes``, on which nothing is pending, as a pushed function would have. Never raises ``error``."""
+
+    def estimate(self, key: tuple[Any, ...]) -> Estimate:
+        """Return what is known about the functions of ``key``, a tuple of strings and numbers that never changes its
+        meaning between processes."""

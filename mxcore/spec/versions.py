@@ -11,7 +11,7 @@ Version = tuple[int, int]
 
 #: What this mxcore offers, by kind.
 API: dict[str, Version] = {
-    "engine": (1, 0),
+    "engine": (1, 1),
     "storage": (1, 0),
     "ops": (1, 0),
     "operators": (1, 0),
