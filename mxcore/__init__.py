@@ -7,6 +7,7 @@ first touched, so that importing mxcore costs little more than importing NumPy.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -40,6 +41,7 @@ _MODULES = {
     "operator": ".operator",
     "opt": ".optimizer",
     "optimizer": ".optimizer",
+    "profiler": ".profiler",
     "random": ".random",
     "rnd": ".random",
     "runtime": ".runtime",
@@ -75,9 +77,7 @@ _LATER = {
     **dict.fromkeys(("np", "npx", "numpy_extension"), "use mx.nd, which has the same operators under 1.x names"),
     **dict.fromkeys(("kv", "kvstore"), "gluon.Trainer adds up gradients over contexts without it"),
     **dict.fromkeys(("image", "img", "recordio"), "gluon.data.vision has transforms and datasets of local files"),
-    **dict.fromkeys(
-        ("rnn", "callback", "monitor", "mon", "profiler", "contrib", "log", "rtc", "library"), "it is to come"
-    ),
+    **dict.fromkeys(("rnn", "callback", "monitor", "mon", "contrib", "log", "rtc", "library"), "it is to come"),
 }
 
 __all__ = ["MXCoreError", "MXNetError", "__version__", "mxcore_version", *sorted(set(_MODULES) | set(_NAMES))]
@@ -101,3 +101,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if "MXNET_PROFILER_AUTOSTART" in os.environ or "MXCORE_PROFILER__AUTOSTART" in os.environ:
+    importlib.import_module(".profiler.control", __name__).autostart()

@@ -10,6 +10,7 @@ guards it (bar: a chain of 20 operators on 4x4 arrays, forward and backward, in 
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -18,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from ..dispatch import runtime
-from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap
-from ..dispatch.call import Promised
+from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, writable_data
+from ..dispatch.deferred import NEVER_MEASURED, Promised, runs_here, tied
+from ..dispatch.faults import AT_THE_CALL
 from ..dispatch.functions import call, recorded
 from ..dispatch.raw import Raw
 from ..dispatch.recording import Leaf, Node, Output, set_recording, set_training
 from ..dispatch.writes import last_write
 from ..spec import AutogradError, MXCoreError, OperatorError, ShapeError, StaleValueError
+from .owed import Owed, Owing, settled_value
 
 _raw: dict[Any, Raw] = {}
 
@@ -33,6 +36,9 @@ def _count_alone() -> int:
     d = object()
     return sys.getrefcount(d)
 
+
+#: Gradients of so few numbers are computed where they are wanted, without asking what it costs.
+_SMALL = 16384
 
 #: Reference count of an object that only one local name holds, on this interpreter.
 _ALONE = _count_alone()
@@ -106,7 +112,8 @@ def run(
     """
     now = runtime.current()
     # A deferred engine may still owe values, so rules run on arrays there and are pushed like any other call.
-    on_arrays = create_graph or not now.inline
+    on_arrays = create_graph or not (now.inline or now.first)
+    owing = Owing(now.engine, _failed, raw_namespace) if now.first and not on_arrays else None
     tapes = []
     seeds = []
     for k, y in enumerate(heads):
@@ -141,11 +148,13 @@ def run(
     library: Any = None
     F: Any = None
 
+    plus = operator.add if owing is None else owing.plus
+
     def deposit(t: Any, d: Any) -> None:
         kind = t.__class__
         if kind is Leaf:
             if t.req != "null" or wanted is not None:
-                t.g = d if t.g is None else t.g + d
+                t.g = d if t.g is None else plus(t.g, d)
                 reached[id(t)] = t
             return
         node = t.node
@@ -157,10 +166,10 @@ def run(
                 node.g[t.index] = d
             heappush(heap, (node.order, node))
         elif kind is Node:
-            node.g = node.g + d
+            node.g = plus(node.g, d)
         else:
             i = t.index
-            node.g[i] = d if node.g[i] is None else node.g[i] + d
+            node.g[i] = d if node.g[i] is None else plus(node.g[i], d)
 
     try:
         for tape, g in zip(tapes, seeds):
@@ -178,7 +187,14 @@ def run(
                 )
             bound = node.bound
             rules = bound.rules
-            if quick and rules is not None and node.out.__class__ is not Promised:
+            if (
+                quick
+                and rules is not None
+                and (
+                    owing is None
+                    or (g.__class__ is not Owed and not (bound.separate and g.size > _SMALL) and not owing.known(node))
+                )
+            ):
                 if bound.library is not library:
                     library = bound.library
                     F = raw_namespace(library)
@@ -197,7 +213,7 @@ def run(
                                     t.g = d
                                     heappush(heap, (t.order, t))
                                 else:
-                                    t.g = t.g + d
+                                    t.g = plus(t.g, d)
                             else:
                                 deposit(t, d)
                     else:
@@ -216,7 +232,7 @@ def run(
                                     t.g = d
                                     heappush(heap, (t.order, t))
                                 else:
-                                    t.g = t.g + d
+                                    t.g = plus(t.g, d)
                             else:
                                 deposit(t, d)
                         t = b._tape
@@ -225,10 +241,15 @@ def run(
                             if broadcasts and d.shape != y.shape:
                                 d = F._sum_like(d, y)
                             deposit(t, d)
-                except MXCoreError:
-                    raise
                 except Exception as e:
-                    raise _failed(node, e) from e
+                    error = e
+                    if not isinstance(e, MXCoreError):
+                        error = _failed(node, e)
+                        error.__cause__ = e
+                    if owing is None or isinstance(e, AT_THE_CALL):
+                        raise error  # chained already
+                    for t, bad in owing.fail(node, error):
+                        deposit(t, bad)
                 x = y = d = None
             else:
                 for i, t in enumerate(wanted or ()):
@@ -237,7 +258,12 @@ def run(
                 if node.cells is not None or _any_cell(inputs):
                     check_fresh(node)
                 needs = [x is not None and x._tape is not None for x in inputs]
-                ds = _pull_arrays(node, g, inputs, needs) if on_arrays else _pull_raw(node, g, inputs, needs)
+                if on_arrays:
+                    ds = _pull_arrays(node, g, inputs, needs)
+                elif owing is not None:
+                    ds = owing.pull(node, g, needs)
+                else:
+                    ds = _pull_raw(node, g, inputs, needs)
                 for x, need, d in zip(inputs, needs, ds):
                     if need and d is not None:
                         deposit(x._tape, d)
@@ -250,6 +276,7 @@ def run(
             for i, t in enumerate(wanted):
                 if t.__class__ is Leaf:
                     taken[i] = t.g
+                taken[i] = settled_value(taken[i])
             for leaf in reached.values():
                 leaf.g = None
     except BaseException:
@@ -333,13 +360,43 @@ def deliver(leaf: Leaf) -> None:
         else:
             call("_copy", (d,), out=grad)
         return
-    data = settled(grad)
-    if leaf.req == "add":
-        library = runtime.current().library(grad._ctx)
-        grad._data = library.assign(data, ..., data + d)
+    add = leaf.req == "add"
+    put = _add if add else _put
+    now = runtime.current()
+    if now.first and (d.__class__ is Owed or tied(grad)):
+        if d.__class__ is Owed or not runs_here(now.engine, (), (grad,), NEVER_MEASURED):
+            if d.__class__ is not Owed:
+                d = Owed.ready(now.engine, d)
+            Owing(now.engine, _failed, raw_namespace).deliver(grad, d, put, add)
+            cell_of(grad).version += 1
+            return
+    elif tied(grad):
+        settled(grad)
+    if grad._cell is not None or add:
         cell_of(grad).version += 1
+    if add:
+        _add(grad, d)
         return
-    cell = grad._cell
+    _put(grad, d, 1)
+
+
+def _add(grad: Any, d: Any) -> None:
+    """Add a raw gradient to the array ``grad``."""
+    library = runtime.current().library(grad._ctx)
+    data = writable_data(grad, library)
+    grad._data = library.assign(data, ..., data + d)
+
+
+def _put(grad: Any, d: Any, held: int = 0) -> None:
+    """Write a raw gradient into the array ``grad``, or let it become the gradient where nobody else can see it.
+
+    Parameters
+    ----------
+    held : int
+        Names of the callers that hold ``d``.
+    """
+    library = runtime.current().library(grad._ctx)
+    data, cell = writable_data(grad, library), grad._cell
     if (
         d.__class__ is np.ndarray
         and d.base is None
@@ -348,17 +405,11 @@ def deliver(leaf: Leaf) -> None:
         and d.flags.c_contiguous
         and (cell is None or not cell.exported)
         and data.base is None
-        # The rule's result, this frame's name and the call's argument: nobody else can see it, so it may become
-        # the gradient without a copy (a copy of all gradients is a tenth of a small model's step).
-        and sys.getrefcount(d) <= _ALONE
+        # A copy of all gradients is a tenth of a small model's step.
+        and sys.getrefcount(d) <= _ALONE + held
     ):
         grad._data = d
+    elif data.__class__ is np.ndarray:
+        np.copyto(data, d, casting="unsafe")
     else:
-        np.copyto(data, d, casting="unsafe") if data.__class__ is np.ndarray else _assign(grad, d)
-    if cell is not None:
-        cell.version += 1
-
-
-def _assign(grad: Any, d: Any) -> None:
-    library = runtime.current().library(grad._ctx)
-    grad._data = library.assign(grad._data, ..., d)
+        grad._data = library.assign(data, ..., d)

@@ -25,6 +25,7 @@ class _Pullback:
         self.function = function
         self.outputs = outputs
         self.rules = None
+        self.separate = False
         self.writes = ()
         self.library = library
         self.operator = _FunctionOperator(type(function).__name__)

@@ -40,6 +40,17 @@ CORE_OPTIONS: tuple[OptionRecord, ...] = (
     OptionRecord("pool.page_size", int, None, "Smallest size class of a pool, in bytes."),
     OptionRecord("pool.large_round", int, None, "Large requests are rounded up to a multiple of this, in bytes."),
     OptionRecord("pool.round_linear_cutoff", int, None, "log2 of the size above which a pool rounds linearly."),
+    OptionRecord("profiler.autostart", bool, False, "Profile from the import on (environment only)."),
+    OptionRecord("profiler.filename", str, "profile.json", "Where the profiler writes its timeline."),
+    OptionRecord("profiler.profile_all", bool, False, "Profile all that the profiler can see."),
+    OptionRecord("profiler.profile_symbolic", bool, True, "Profile functions (as profile_imperative)."),
+    OptionRecord("profiler.profile_imperative", bool, True, "Profile functions that engines and dispatch run."),
+    OptionRecord("profiler.profile_memory", bool, True, "Profile buffers that storage managers hand out."),
+    OptionRecord("profiler.profile_api", bool, True, "Profile waits for the engine."),
+    OptionRecord("profiler.continuous_dump", bool, False, "Write the timeline again and again, and at exit."),
+    OptionRecord("profiler.dump_period", float, 1.0, "Seconds between continuous dumps."),
+    OptionRecord("profiler.aggregate_stats", bool, True, "Accepted for MXNet's sake: statistics are always there."),
+    OptionRecord("profiler.max_events", int, 1_000_000, "Events that the profiler keeps; it drops later ones."),
 )
 
 _ENGINES = {
@@ -65,6 +76,7 @@ MXNET_NAMES: dict[str, tuple[str, dict[str, str] | None]] = {
     "MXNET_GPU_MEM_POOL_PAGE_SIZE": ("pool.page_size", None),
     "MXNET_GPU_MEM_LARGE_ALLOC_ROUND_SIZE": ("pool.large_round", None),
     "MXNET_GPU_MEM_POOL_ROUND_LINEAR_CUTOFF": ("pool.round_linear_cutoff", None),
+    "MXNET_PROFILER_AUTOSTART": ("profiler.autostart", None),
 }
 
 #: Variables with our prefix that are not options.

@@ -1,7 +1,7 @@
 """A call of an operator: check, run the kernel (or push it), wrap the results, record.
 
 Order of a call: unwrap the inputs; look up their signature (shapes and dtypes), which runs the record's inference
-once per signature and so validates; run the kernel in the caller with an inline engine, or push it; wrap; leave a
+once per signature and so validates; run the kernel in the caller, or push it (:mod:`mxcore.dispatch.deferred`); wrap; leave a
 tape node if this thread records and an input is in the graph. Infix arithmetic has a shorter way for the common
 case (:mod:`mxcore.dispatch.fast`); everything it does not handle comes here. ``benchmarks/hotpath.py`` guards both.
 """
@@ -9,14 +9,20 @@ case (:mod:`mxcore.dispatch.fast`); everything it does not handle comes here. ``
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import Any
 
+from ..instruments import instruments
 from ..operators import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, Joint, Operator, Spec
-from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, OutOfDeviceMemory, ParameterError, ShapeError
+from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, ParameterError, ShapeError
 from . import rng, runtime
-from .array import Array, Cell, cell_of, dtype_of, settled, shape_of, wrap, writable_data
-from .context import Context, current_context
+from .array import Array, dtype_of, shape_of, wrap
+from .context import current_context
+from .deferred import fail_call, push_call, runs_here, store
+from .faults import AT_THE_CALL, bad_input, check_same_dtype, describe, failed
+from .observed import begun, ended
 from .recording import Output, new_node, recorders, state
 from .writes import touched
 
@@ -107,6 +113,36 @@ def short_rules(operator: Operator, attributes: dict[str, Any]) -> Any:
     return rules if len(rules) == 1 else (*rules, False)
 
 
+class Signature:
+    """What is known about calls with inputs of certain shapes and dtypes.
+
+    Attributes
+    ----------
+    specs : tuple of Spec or None
+        Of the outputs; None where the shape depends on values.
+    nbytes : int
+        Of the outputs.
+    estimate : Estimate or None
+        What ``engine`` has learned about the cost.
+    """
+
+    __slots__ = ("engine", "estimate", "nbytes", "specs")
+
+    def __init__(self, specs: tuple[Spec, ...] | None) -> None:
+        self.specs = specs
+        self.nbytes = sum(math.prod(s.shape) * s.dtype.itemsize for s in specs or ())
+        self.engine: Any = None
+        self.estimate: Any = None
+
+    def learn(self, now: Any, bound: Bound, key: tuple[Any, ...], ctx: Any) -> Any:
+        """Return the estimate of the engine in use, asking for it at the first call."""
+        self.engine = now.engine
+        self.estimate = now.engine.estimate(
+            ("call", bound.operator.name, repr(bound.attributes), repr(key), str(ctx), bound.library.name)
+        )
+        return self.estimate
+
+
 class Bound:
     """An operator with its attributes parsed: what is the same for every call with these attributes.
 
@@ -124,6 +160,10 @@ class Bound:
         See :func:`short_rules`.
     writes : tuple of int
         Inputs that the kernel changes, known in advance.
+    separate : bool
+        The gradients of several inputs are computed each by itself, and may be asked for one by one.
+    backward : dict
+        What autograd has learned about the rules, by shapes.
     saved : (tuple of int, bool)
         Which inputs, and whether the outputs, are read by value in backward.
     """
@@ -131,6 +171,7 @@ class Bound:
     __slots__ = (
         "arity",
         "attributes",
+        "backward",
         "kernel",
         "library",
         "operator",
@@ -139,6 +180,7 @@ class Bound:
         "pullback",
         "rules",
         "saved",
+        "separate",
         "signatures",
         "takes_out",
         "visible",
@@ -156,6 +198,14 @@ class Bound:
         self.visible = self.outputs if operator.visible is None else operator.count(operator.visible, attributes)
         self.pullback = pullback_of(operator, attributes)
         self.rules = short_rules(operator, attributes)
+        gradient = operator.gradient
+        several = len(operator.inputs) > 1 and not operator.variadic
+        self.separate = several and (
+            gradient.separate
+            if isinstance(gradient, Joint)
+            else isinstance(gradient, tuple) and not isinstance(gradient, Broadcasting)
+        )
+        self.backward: dict[Any, Any] = {}
         self.arity = len(operator.inputs)
         self.writes = () if callable(operator.mutates) else operator.mutates
         # Nothing beyond "run the kernel, wrap one result": the common case has a shorter way.
@@ -199,59 +249,6 @@ class Bound:
         return (result,) if isinstance(result, Spec) else tuple(result)
 
 
-def describe(operator: Operator, specs: Sequence[Any], attributes: dict[str, Any]) -> str:
-    """Say what a call got: every input's name, dtype and shape, then the attributes."""
-    names = [i.name for i in operator.inputs]
-    if operator.variadic:
-        names = [f"{names[0]}[{k}]" for k in range(len(specs))]
-    parts = [f"{n} {s.dtype} {s.shape}" for n, s in zip(names, specs) if s is not None]
-    given = [f"{k}={v!r}" for k, v in attributes.items() if v != getattr(operator.attributes.get(k), "default", None)]
-    return (", ".join(parts) or "no inputs") + (" with " + ", ".join(given) if given else "")
-
-
-def check_same_dtype(operator: Operator, specs: Sequence[Any]) -> None:
-    """Raise DTypeError unless all inputs have one dtype."""
-    first = None
-    for s in specs:
-        if s is None:
-            continue
-        if first is None:
-            first = s.dtype
-        elif s.dtype != first:
-            raise DTypeError(
-                f"operator '{operator.name}' wants inputs of one dtype but got {describe(operator, specs, {})}. "
-                f"Cast with astype('{first}').",
-                operator=operator.name,
-                dtypes=[t.dtype for t in specs if t is not None],
-            )
-
-
-def _type_name(x: Any) -> str:
-    kind = type(x)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def bad_input(operator: Operator, position: int, x: Any) -> Exception:
-    """Return the error for an input that is not an array."""
-    name = operator.inputs[0 if operator.variadic else min(position, len(operator.inputs) - 1)].name
-    return DTypeError(
-        f"operator '{operator.name}': input '{name}' must be an NDArray but is {_type_name(x)} "
-        f"({str(x)[:40]}). Make one with mx.nd.array(...).",
-        operator=operator.name,
-    )
-
-
-def failed(bound: Bound, inputs: Sequence[Any], ctx: Any, e: BaseException) -> Exception:
-    """Return the error for a kernel that raised, to be chained to ``e``."""
-    specs = [None if x is None else Spec(shape_of(x), dtype_of(x)) for x in inputs]
-    text = (
-        f"operator '{bound.operator.name}' failed on {ctx} (op library '{bound.library.name}') for "
-        f"{describe(bound.operator, specs, bound.attributes)}: {e}"
-    )
-    kind: type[MXCoreError] = OutOfDeviceMemory if isinstance(e, MemoryError) else OperatorError
-    return kind(text, operator=bound.operator.name, shapes=[s.shape for s in specs if s])
-
-
 def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None, ctx: Any = None) -> Any:
     """Call an operator.
 
@@ -273,7 +270,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     ShapeError, DTypeError
         At the call, whatever the engine.
     OperatorError
-        The kernel failed; at the call with an inline engine.
+        The kernel failed, with an INLINE engine; with others the outputs fail and raise it when they are read.
     """
     operator = bound.operator
     signature: list[Any] = []
@@ -308,12 +305,13 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     if storage.adapt is not None:
         bound, cls = storage.adapt(bound, inputs, cls)
     key = tuple(signature)
-    specs = bound.signatures.get(key, False)
-    if specs is False:
-        specs = bound.infer(inputs)
+    entry = bound.signatures.get(key)
+    if entry is None:
+        entry = Signature(bound.infer(inputs))
         if len(bound.signatures) >= SIGNATURES:
             bound.signatures.clear()
-        bound.signatures[key] = specs
+        bound.signatures[key] = entry
+    specs = entry.specs
 
     now = runtime.current()
     library = now.library(ctx)
@@ -340,11 +338,24 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     outs = None
     if out is not None:
         outs = _check_out(bound, out, specs, recording)
+    estimate = None
     if not now.inline:
-        return _deferred(now, bound, inputs, extra, specs, outs, cls, ctx, recording)
+        hints: dict[str, Any] = {}
+        if now.first:
+            estimate = entry.estimate if entry.engine is now.engine else entry.learn(now, bound, key, ctx)
+            hints = {"nbytes": entry.nbytes, "estimate": estimate}
+            written = outs or ()
+            if operator.mutates:
+                written = [*written, *[inputs[p] for p in operator.written(bound.attributes, len(inputs))]]
+        if not now.first or not runs_here(now.engine, inputs, written, estimate):
+            return push_call(now, bound, inputs, extra, specs, outs, cls, ctx, recording, hints)
+        # What a wait has just brought was not there before.
+        arrays = [None if x is None else x._data for x in inputs]
 
     kernel = bound.kernel
     direct = outs is not None and len(outs) == 1 and bound.takes_out and bound.outputs == 1
+    number = begun(operator.name, ctx, inputs, outs) if instruments.begin else 0
+    began = perf_counter_ns() if estimate is not None and estimate.countdown <= 0 else 0
     try:
         if direct:
             result = kernel(*arrays, out=outs[0]._data, **(extra or {}))  # type: ignore[index]
@@ -352,10 +363,20 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             result = kernel(*arrays, **extra)
         else:
             result = kernel(*arrays)
-    except MXCoreError:
-        raise
     except Exception as e:
-        raise failed(bound, inputs, ctx, e) from e
+        error = e
+        if not isinstance(e, MXCoreError):
+            error = failed(bound, inputs, ctx, e)
+            error.__cause__ = e
+        if number:
+            ended(number, operator.name, ctx, error)
+        if now.inline or specs is None or isinstance(error, AT_THE_CALL):
+            raise error  # chained already
+        return fail_call(now, bound, inputs, specs, outs, cls, ctx, recording, error)
+    if began:
+        estimate.record(perf_counter_ns() - began)
+    elif estimate is not None:
+        estimate.countdown -= 1
 
     if operator.mutates:
         for position in operator.written(bound.attributes, len(inputs)):
@@ -374,6 +395,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             y._tape = own
             if y._cell is not None:
                 own.watch(y._cell)
+        if number:
+            ended(number, operator.name, ctx, None)
         return y
     ys = []
     node: Any = None
@@ -391,12 +414,9 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             if y._cell is not None:
                 node.watch(y._cell)
         ys.append(y)
+    if number:
+        ended(number, operator.name, ctx, None)
     return ys[0] if bound.visible == 1 else ys
-
-
-def store(library: Any, y: Any, value: Any) -> None:
-    """Write a raw result into the array ``y``."""
-    y._data = library.assign(writable_data(y, library), ..., value)
 
 
 def _check_out(bound: Bound, out: Any, specs: Any, recording: bool) -> list[Any]:
@@ -443,137 +463,3 @@ def _composed(bound: Bound, inputs: Sequence[Any], out: Any) -> Any:
     if out is not None:
         raise ParameterError(f"operator '{bound.operator.name}' takes no out= while gradients of gradients are taken.")
     return result
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Deferred engines
-
-
-def variable_of(x: Any, engine: Any) -> Any:
-    """Return the engine variable of ``x``, making it if needed; one engine's variables never mix with another's."""
-    cell = cell_of(x)
-    if cell.var is None or cell.engine is not engine:
-        if cell.var is not None:
-            cell.engine.wait_for_variable(cell.var)
-        cell.engine = engine
-        cell.var = engine.new_variable()
-    return cell.var
-
-
-def pending(cls: type, spec: Spec, ctx: Context, engine: Any) -> Any:
-    """Return an array whose data the engine still owes."""
-    y = wrap(cls, None, ctx)
-    cell = y._cell = Cell()
-    cell.shape, cell.dtype = tuple(spec.shape), spec.dtype
-    cell.engine = engine
-    cell.var = engine.new_variable()
-    return y
-
-
-def _deferred(
-    now: Any,
-    bound: Bound,
-    inputs: Sequence[Any],
-    extra: Any,
-    specs: Any,
-    outs: Any,
-    cls: Any,
-    ctx: Context,
-    recording: bool,
-) -> Any:
-    engine, operator, kernel, library = now.engine, bound.operator, bound.kernel, bound.library
-    kw = extra or {}
-    if specs is None:
-        # The shape depends on values: there is nothing to promise before they are known.
-        for x in inputs:
-            if x is not None:
-                settled(x)
-        result = kernel(*[None if x is None else x._data for x in inputs], **kw)
-        results = result if bound.outputs > 1 else (result,)
-        ys = [wrap(cls, r, ctx) for r in results[: bound.visible]]
-        hidden = results[bound.visible :]
-    else:
-        overwrite = outs is not None
-        ys = outs if overwrite else [pending(cls, s, ctx, engine) for s in specs[: bound.visible]]
-        held = [None] * bound.outputs
-
-        def run() -> None:
-            try:
-                result = kernel(*[None if x is None else x._data for x in inputs], **kw)
-            except MXCoreError:
-                raise
-            except Exception as e:
-                raise failed(bound, inputs, ctx, e) from e
-            results = result if bound.outputs > 1 else (result,)
-            held[:] = results
-            for y, r in zip(ys, results):
-                if overwrite:
-                    store(library, y, r)
-                else:
-                    y._data = r
-
-        written = [*ys, *[inputs[p] for p in operator.written(bound.attributes, len(inputs)) if inputs[p] is not None]]
-        engine.push(
-            run,
-            [variable_of(x, engine) for x in inputs if x is not None],
-            [variable_of(y, engine) for y in written],
-            name=operator.name,
-            device=ctx,
-        )
-        hidden = held
-        for y in written[0 if overwrite else len(ys) :]:
-            touched(y)
-    if recording:
-        node = new_node(bound, tuple(inputs), Promised(ys, hidden, bound))
-        for i, y in enumerate(ys):
-            y._tape = node if bound.outputs == 1 else Output(node, i)
-    return ys[0] if bound.visible == 1 else ys
-
-
-class Promised:
-    """Outputs of a pushed call, for its tape node: raw arrays once the engine has made them.
-
-    Holds a list that the task fills, not the arrays themselves, which would be a reference cycle.
-    """
-
-    __slots__ = ("bound", "held", "variables")
-
-    def __init__(self, ys: list[Any], held: Any, bound: Bound) -> None:
-        self.held = held
-        self.bound = bound
-        self.variables = [(y._cell.engine, y._cell.var) for y in ys if y._cell is not None]
-
-    def settle(self) -> Any:
-        """Wait, then return the raw output, or the tuple of raw outputs."""
-        for engine, var in self.variables:
-            engine.wait_for_variable(var)
-        return tuple(self.held) if self.bound.outputs > 1 else self.held[0]
-
-
-def mutate(x: Any, fn: Any, reads: Sequence[Any] = (), name: str = "", full: bool = False) -> None:
-    """Run ``fn()``, which writes the buffer of ``x``, in order with everything else that touches it.
-
-    Parameters
-    ----------
-    x : Array
-        Mutated; its version rises.
-    fn : callable without arguments
-        Does the writing, reading ``_data`` of ``x`` and ``reads`` when it runs.
-    reads : sequence of Array
-    full : bool
-        ``fn`` overwrites everything: a failed array is healed by it.
-    """
-    now = runtime.current()
-    cell = x._cell
-    if now.inline and (cell is None or cell.var is None):
-        for y in reads:
-            if y._cell is not None and y._cell.var is not None:
-                settled(y)
-        fn()
-        touched(x)
-        return
-    engine = now.engine
-    own = variable_of(x, engine)
-    sources = [variable_of(y, engine) for y in reads]
-    engine.push(fn, sources if full else [own, *sources], [own], name=name, device=x._ctx)
-    touched(x)

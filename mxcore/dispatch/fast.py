@@ -1,7 +1,7 @@
 """Infix arithmetic and unary functions on the short way.
 
-The methods made here handle what almost every call is: two arrays of one class, dtype and device with their data
-at hand, or a float32 array and a Python number, on an inline engine. Anything else goes to
+The methods made here handle what almost every call is: two arrays of one class, dtype and device of which the engine
+knows nothing, so that nothing can be pending, or a float32 array and a Python number. Anything else goes to
 :func:`mxcore.dispatch.call.invoke`. They are repetitive on purpose; ``benchmarks/hotpath.py`` guards them
 (bar: ``a + b`` on 4x4 float32 in at most PyTorch eager's time, recorded or not).
 """
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from .. import operators
+from ..instruments import instruments
 from ..operators.elementwise import same
 from ..spec import DTypeError
 from . import runtime
 from .array import Array
-from .call import Bound, failed, invoke
+from .call import Bound, invoke
 from .functions import resolve
 from .recording import Node, next_order, recorders, state, versions_of
 
@@ -44,7 +45,7 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
     library = now._libraries.get("cpu") or now.library(_cpu())
     bound = resolve(operators.get(name), {})
     scalar_operator = operators.get(scalar)
-    if not now.inline:
+    if not (now.inline or now.first) or instruments.begin:
 
         def deferred(self: Any, other: Any) -> Any:
             if isinstance(other, Array):
@@ -69,12 +70,13 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
                 and y.__class__ is array_type
                 and x.dtype is y.dtype
                 and self._ctx is other._ctx
+                and ((c := self._cell) is None or c.var is None)
+                and ((c := other._cell) is None or c.var is None)
             ):
                 try:
                     r = kernel(x, y)
-                except Exception as e:
-                    bound.infer((self, other))  # says what is wrong with the shapes, if that is it
-                    raise failed(bound, (self, other), self._ctx, e) from e
+                except Exception:
+                    return invoke(bound, (self, other))  # it fails again there, where it is said why
                 if r.__class__ is not array_type:
                     r = asarray(r)
                 out = _new(self.__class__)
@@ -102,6 +104,7 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
             (kind is float or kind is int)
             and x.__class__ is array_type
             and x.dtype is _F32
+            and ((c := self._cell) is None or c.var is None)
             and (other or copysign(1.0, other) > 0)
         ):
             # A ready float32 array saves NumPy the conversion: half the time of ``x + 2.0``.
@@ -110,7 +113,10 @@ def binary(name: str, scalar: str) -> Callable[[Any, Any], Any]:
             except KeyError:
                 if len(ready) > _SCALARS:
                     ready.clear()
-                s, sbound = ready[other] = (np.array(other, _F32), resolve(scalar_operator, {"scalar": other}))
+                sbound = resolve(scalar_operator, {"scalar": other})
+                if sbound.library is not library:
+                    sbound.rebind(library)
+                s, sbound = ready[other] = (np.array(other, _F32), sbound)
             r = scalar_kernel(x, s)
             if r.__class__ is not array_type:
                 r = asarray(r)
@@ -164,7 +170,7 @@ def unary(name: str, cls: type) -> Callable[[Any], Any]:
     """Return ``function(x)`` for an operator that :func:`suits_unary`, short for arrays of exactly ``cls``."""
     now = runtime.current()
     bound = resolve(operators.get(name), {})
-    if not now.inline:
+    if not (now.inline or now.first) or instruments.begin:
         return lambda x: invoke(bound, (x,))
     library = now._libraries.get("cpu") or now.library(_cpu())
     bound.rebind(library)
@@ -174,12 +180,16 @@ def unary(name: str, cls: type) -> Callable[[Any], Any]:
 
     def function(self: Any) -> Any:
         kind: Any = self.__class__
-        if kind is not cls or self._data.__class__ is not array_type:
+        if (
+            kind is not cls
+            or self._data.__class__ is not array_type
+            or ((c := self._cell) is not None and c.var is not None)
+        ):
             return invoke(bound, (self,))
         try:
             r = kernel(self._data)
-        except Exception as e:
-            raise failed(bound, (self,), self._ctx, e) from e
+        except Exception:
+            return invoke(bound, (self,))
         if r.__class__ is not array_type:
             r = asarray(r)
         out = _new(kind)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import process
+from ..instruments import instruments
 from ..registry import process_registry
 from ..spec import BackendError, ConfigError, EngineCapability
 
@@ -25,16 +26,19 @@ class Runtime:
     engine : Engine
     inline : bool
         Kernels run in the caller: the engine has :attr:`EngineCapability.INLINE`.
+    first : bool
+        Kernels run in the caller where nothing is pending: :attr:`EngineCapability.INLINE_FIRST`.
     choices : dict
         Part (``"engine"``, ``"ops.cpu"``, ...) -> :class:`mxcore.registry.Resolved`, which says who chose it; or a
         string for an object that was handed over.
     """
 
-    __slots__ = ("_libraries", "_names", "_storages", "choices", "engine", "inline")
+    __slots__ = ("_libraries", "_names", "_storages", "choices", "engine", "first", "inline")
 
     def __init__(self, engine: Any, storages: dict[str, Any], libraries: dict[str, Any], names: dict[str, Any]) -> None:
         self.engine = engine
         self.inline = EngineCapability.INLINE in engine.capabilities
+        self.first = EngineCapability.INLINE_FIRST in engine.capabilities
         self.choices: dict[str, Any] = {}
         self._storages = storages
         self._libraries = libraries
@@ -72,7 +76,16 @@ class Runtime:
                         made = other
                         break
                 table[device_type] = made
+                if kind == "ops":
+                    attach(made, self.engine)
             return table[device_type]
+
+
+def attach(library: Any, engine: Any) -> None:
+    """Tell a library that shares large kernels out between threads whose threads those are."""
+    scheduled_by = getattr(library, "scheduled_by", None)
+    if scheduled_by is not None:
+        scheduled_by(engine)
 
 
 #: What an object handed to :class:`use` must have at least.
@@ -114,6 +127,17 @@ def on_change(listener: Callable[[Runtime], None]) -> None:
     _listeners.append(listener)
     if _current is not None:
         listener(_current)
+
+
+def _rebind() -> None:
+    """Resolve the fast paths anew: somebody begins or ceases to listen to the instruments."""
+    with _lock:
+        if _current is not None:
+            for listener in _listeners:
+                listener(_current)
+
+
+instruments.watch("begin", _rebind)
 
 
 def current() -> Runtime:
@@ -168,6 +192,8 @@ def _bind(new: Runtime) -> None:
         if old is not None and old.engine is not new.engine:
             old.engine.wait_for_all()
         _current = new
+        for library in new._libraries.values():
+            attach(library, new.engine)
         for listener in _listeners:
             listener(new)
 

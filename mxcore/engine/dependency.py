@@ -532,8 +532,12 @@ class DependencyTracker:
     def fail(self, error: BaseException, name: str = "", site: PushSite = ()) -> Failure:
         """Return a new failure that nobody has reported yet."""
         failure = Failure(error, name, site)
-        self._unreported[failure] = None
+        self.note(failure)
         return failure
+
+    def note(self, failure: Failure) -> None:
+        """Add a failure that was made elsewhere to those that nobody has reported yet."""
+        self._unreported[failure] = None
 
     @property
     def unreported(self) -> list[Failure]:

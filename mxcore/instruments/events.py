@@ -44,7 +44,7 @@ class Instruments:
     [('push', (1, 'dot', 0, None, (), ()))]
     """
 
-    __slots__ = ("__weakref__", "_lock", *EVENTS)
+    __slots__ = ("__weakref__", "_lock", "_watchers", *EVENTS)
 
     push: tuple[Listener, ...]
     begin: tuple[Listener, ...]
@@ -56,6 +56,7 @@ class Instruments:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._watchers: list[tuple[str, Callable[[], None]]] = []
         for event in EVENTS:
             setattr(self, event, ())
 
@@ -69,15 +70,32 @@ class Instruments:
         """
         wanted = check_events(events)
         with self._lock:
+            before = self._heard()
             for event in wanted:
                 if listener not in getattr(self, event):
                     setattr(self, event, (*getattr(self, event), listener))
+        self._tell(before)
 
     def remove(self, listener: Listener) -> None:
         """Stop calling ``listener``; nothing happens if it was not added."""
         with self._lock:
+            before = self._heard()
             for event in EVENTS:
                 setattr(self, event, tuple(other for other in getattr(self, event) if other != listener))
+        self._tell(before)
+
+    def watch(self, event: str, changed: Callable[[], None]) -> None:
+        """Call ``changed()`` when the first listener of ``event`` comes or the last one goes: for whoever must take
+        another way while it is listened to."""
+        self._watchers.append((event, changed))
+
+    def _heard(self) -> list[bool]:
+        return [bool(getattr(self, event)) for event, _ in self._watchers]
+
+    def _tell(self, before: list[bool]) -> None:
+        for (_, changed), old, new in zip(list(self._watchers), before, self._heard()):
+            if old != new:
+                changed()
 
     def emit(self, event: str, *details: Any) -> None:
         """Call the listeners of ``event`` in the caller's thread, in the order they were added."""

@@ -51,9 +51,15 @@ class Joint(NamedTuple):
 
     ``grads`` has one entry per output (None where nothing arrived), ``needs`` one bool per input; the result has
     one entry per input, None where there is no gradient.
+
+    Attributes
+    ----------
+    separate : bool
+        The gradient of one input costs nothing that another one needs too: an engine may ask for them one by one.
     """
 
     fn: Callable[..., Any]
+    separate: bool = False
 
 
 class Broadcasting(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..spec import KernelMissing, OpLibraryCapability
-from . import table
+from . import table, threads
 
 # Kernels divide by zero and overflow without a word, as MXNet's. numpy.errstate would cost a microsecond a call, so
 # one filter silences the warnings raised in our own modules; the user's NumPy keeps its settings.
@@ -36,6 +36,10 @@ class NumpyLibrary:
     def __init__(self) -> None:
         table.load()
         self._kernels: dict[str, Callable[..., Any]] = {}
+
+    def scheduled_by(self, engine: Any) -> None:
+        """Share large kernels out between the workers of ``engine``, where it has some."""
+        threads.scheduled_by(engine)
 
     def kernel(self, operator: str) -> Callable[..., Any]:
         """Return the kernel of ``operator``; raises KernelMissing."""

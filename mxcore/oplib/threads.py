@@ -26,11 +26,14 @@ from typing import Any
 import numpy as np
 
 from .. import config
+from ..spec import EngineCapability
 
 #: Products of fewer multiplications than this are not worth waking a thread for (a wake costs about 20 microseconds).
 _WORTH_SHARING = 3_000_000
-#: Arrays of fewer numbers than this are not shared out, and larger ones in stretches of so many.
-_LARGE, _STRETCH = 1 << 18, 1 << 17
+#: Arrays of fewer numbers than this are not shared out, and larger ones in stretches of at least so many.
+LARGE, STRETCH = 1 << 18, 1 << 17
+#: The same for functions that do nothing but move memory or one multiplication a number: those win less.
+LARGE_PLAIN = 1 << 20
 #: OpenBLAS itself stays on one thread up to here.
 _BLAS_ALONE = 262_144
 
@@ -165,10 +168,10 @@ class Team:
 
 
 blas = Blas()
-_team: Team | None = None
+_team: Team | EngineTeam | None = None
 
 
-def team() -> Team:
+def team() -> Team | EngineTeam:
     """Return the team of this process, made at first use."""
     global _team
     if _team is None:
@@ -182,22 +185,113 @@ def parallel_for(n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
     team().parallel_for(n, grain, fn)
 
 
+def stretch_for(numbers: int, least: int = 0) -> int:
+    """Return how many of so many numbers go in a piece: a quarter of them, once to twice ``least`` (``STRETCH``).
+
+    Longer pieces would leave the cache; shorter ones are many short NumPy calls, whose threads wait for the
+    interpreter's lock (measured: half the gain at a quarter of the length).
+    """
+    least = least or STRETCH
+    return min(max(least, numbers // 4), 2 * least)
+
+
 def elementwise(fn: Callable[..., Any], *arrays: np.ndarray) -> None:
     """Call ``fn(*parts)`` on equal stretches of C-ordered arrays of one shape, shared out where they are large.
 
     ``fn`` writes into some of its parts; all arrays that it writes are mutated.
     """
     size = arrays[0].size
-    if size < _LARGE:
+    if size < LARGE:
         fn(*arrays)
         return
     flat = [a.reshape(-1) for a in arrays]
-    parallel_for(size, _STRETCH, lambda i, j: fn(*[a[i:j] for a in flat]))
+    parallel_for(size, stretch_for(size), lambda i, j: fn(*[a[i:j] for a in flat]))
+
+
+def mapped(fn: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """Return ``fn(*arrays)`` of a function of several passes that works element by element on equal arrays.
+
+    Large C-ordered arrays go through it in stretches, shared out, so that its temporaries are small, too. The result
+    then has the dtype of the first array.
+
+    Examples
+    --------
+    >>> mapped(lambda a, b: (a + b) * a, np.full(3, 2.0), np.ones(3)).tolist()
+    [6.0, 6.0, 6.0]
+    """
+    first = arrays[0]
+    size = first.size
+    if size < LARGE or not all(a.flags.c_contiguous and a.shape == first.shape for a in arrays):
+        return fn(*arrays)
+    y = np.empty(first.shape, first.dtype)
+    to, flat = y.reshape(-1), [a.reshape(-1) for a in arrays]
+
+    def run(i: int, j: int) -> None:
+        to[i:j] = fn(*[a[i:j] for a in flat])
+
+    parallel_for(size, stretch_for(size), run)
+    return y
+
+
+def rows(fn: Callable[[int, int], Any], n: int, width: int, least: int = 0) -> None:
+    """Call ``fn(start, stop)`` for ``n`` rows of ``width`` numbers: once, or where that is much, in pieces shared out.
+
+    Parameters
+    ----------
+    least : int
+        From how many numbers on the rows are cut into pieces; by default ``LARGE``.
+    """
+    if n * width < (least or LARGE):
+        fn(0, n)
+    else:
+        parallel_for(n, max(1, stretch_for(n * width) // width), fn)
+
+
+class EngineTeam:
+    """The workers of an engine as the team: those that have nothing else to do help with a kernel's pieces.
+
+    Parameters
+    ----------
+    engine : Engine
+        With :attr:`~mxcore.spec.EngineCapability.PARALLEL_FOR`, and ``threads``, how many threads compute.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    @property
+    def threads(self) -> int:
+        """Threads that compute, the caller included."""
+        return self._engine.threads if blas.found else 1
+
+    def parallel_for(self, n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
+        """See :meth:`Team.parallel_for`."""
+        if n <= grain or self._engine.threads < 2:
+            for a in range(0, n, grain):
+                fn(a, min(a + grain, n))
+            return
+        with blas:
+            self._engine.parallel_for(n, grain, fn)
+
+
+def scheduled_by(engine: Any) -> None:
+    """Use the workers of ``engine`` as the team if it has any, else a team of our own.
+
+    The engine gets our BLAS scope, so that one object decides how many threads BLAS has.
+    """
+    global _team
+    if EngineCapability.PARALLEL_FOR in engine.capabilities and hasattr(engine, "threads"):
+        _team = EngineTeam(engine)
+        if hasattr(engine, "limit"):
+            engine.limit = blas
+    elif isinstance(_team, EngineTeam):
+        _team = None
 
 
 def _forget() -> None:
     global _team
-    _team = None  # a forked child has the queues but not the threads
+    if isinstance(_team, Team):
+        _team = None  # a forked child has the queues but not the threads
 
 
 if hasattr(os, "register_at_fork"):

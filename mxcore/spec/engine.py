@@ -224,6 +224,9 @@ class InlineFirst(Protocol):
     def fail(self, writes: Iterable[Variable], error: BaseException, name: str = "") -> None:
         """Fail ``writes``, on which nothing is pending, as a pushed function would have. Never raises ``error``."""
 
+    def settle(self, variables: Iterable[Variable]) -> None:
+        """Block until the writes pushed on ``variables`` so far are done; raise no error of theirs."""
+
     def estimate(self, key: tuple[Any, ...]) -> Estimate:
         """Return what is known about the functions of ``key``, a tuple of strings and numbers that never changes its
         meaning between processes."""

@@ -75,3 +75,6 @@ class OperatorLibrary(Protocol):
 
     def synchronize(self, device_id: int = 0) -> None:
         """Block until all kernels started on the device are done."""
+
+    # Optional: ``scheduled_by(engine)`` is called when an engine comes into use with this library. A library that shares
+    # its kernels out between threads then asks ``engine.parallel_for`` for them, so that threads equal cores.

@@ -2,9 +2,9 @@
 
 A program is a list of actions on variables with an integer and a float state: functions with 0 to 19 reads and 1 to 3
 writes (duplicates and overlaps included), failures, overwrites, deletions, reusable operations, asynchronous and
-nested functions, waits, priorities, bulks, restarts. Whatever order an engine chooses, the contract fixes every
-value, every version, every error and which functions ran. `Program` works these out serially while it draws the
-actions; :func:`run_program` executes them on an engine and compares.
+nested functions, waits, priorities, bulks, restarts, on request parallel loops. Whatever order an engine chooses, the
+contract fixes every value, every version, every error and which functions ran. `Program` works these out serially while
+it draws the actions; :func:`run_program` executes them on an engine, pushed by one thread or by several, and compares.
 
 A failure names its seed and prints the command that repeats it::
 
@@ -68,13 +68,15 @@ class Action:
     ----------
     kind : str
         ``push``, ``async``, ``operation``, ``nest``, ``delete``, ``stale`` (a push on a deleted variable), ``wait``,
-        ``wait_all``, ``restart``, ``bulk``.
+        ``wait_all``, ``restart``, ``bulk``, ``parallel``.
     inputs, outputs : tuples of int
         Variables read and written, without duplicates; ``reads`` and ``writes`` are what is handed to the engine.
     error : int or None
         The function (by number) whose error the action ends with.
     raised : tuple of int
         Functions that fail on their own in this action.
+    pieces : int
+        Items of the parallel loop that the function, or the action itself, runs; 0: none.
     """
 
     __slots__ = (
@@ -89,6 +91,7 @@ class Action:
         "lane",
         "mode",
         "outputs",
+        "pieces",
         "priority",
         "prop",
         "raised",
@@ -115,6 +118,7 @@ class Action:
         self.child: Action | None = None
         self.lane = 0
         self.value = 0
+        self.pieces = 0
 
     def __repr__(self) -> str:
         return f"{self.ident}: {self.kind} {list(self.reads)} -> {list(self.writes)}"
@@ -174,12 +178,26 @@ class Program:
         How many variables (None: drawn, 5 to 40).
     failures : float
         Chance that a function fails.
+    reads : tuple of int or None
+        Least and largest number of variables that a function reads (None: mostly few, at most 19).
+    parallel : float
+        Chance that a function runs a parallel loop.
     """
 
-    def __init__(self, seed: int, ops: int, variables: int | None = None, failures: float = 0.04) -> None:
+    def __init__(
+        self,
+        seed: int,
+        ops: int,
+        variables: int | None = None,
+        failures: float = 0.04,
+        reads: tuple[int, int] | None = None,
+        parallel: float = 0.0,
+    ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.failures = failures
+        self.reads = reads
+        self.parallel = parallel
         self.serial = _Serial()
         self.idents = 0
         count = variables or self.random.randint(5, 40)
@@ -215,7 +233,9 @@ class Program:
         action = Action(kind, self._ident())
         live = self.live
         chance = draw.random()
-        if chance < 0.25:
+        if self.reads is not None:
+            count = draw.randint(*self.reads)
+        elif chance < 0.25:
             count = 0
         elif chance < 0.85:
             count = draw.randint(1, 4)
@@ -243,6 +263,8 @@ class Program:
         elif chance < 0.3:
             action.prop = draw.choice((FnProperty.CPU_PRIORITIZED, FnProperty.COPY_TO_GPU, FnProperty.ASYNC))
         action.fails = not plain and draw.random() < self.failures
+        if self.parallel and draw.random() < self.parallel:
+            action.pieces = draw.randint(2, 9)
         return action
 
     def _draw(self) -> None:
@@ -279,6 +301,8 @@ class Program:
             action.value = draw.choice((2, 15)) if self.bulk else 0
         elif chance < 0.98:
             self._add("restart")
+        elif self.parallel:
+            self._add("parallel").pieces = draw.randint(0, 9)
 
     def _copy(self, model: Action) -> Action:
         """A run of an operation: its function is the same each time, so it has the same number."""
@@ -290,6 +314,7 @@ class Program:
             model.writes,
         )
         action.prop, action.priority, action.device = model.prop, self.random.randint(-5, 5), model.device
+        action.pieces = model.pieces
         return action
 
     def _draw_delete(self) -> None:
@@ -368,6 +393,22 @@ class _Completer(threading.Thread):
         self.join()
 
 
+class _Threads:
+    """Real threads, for engines that bring no ``machine`` of their own."""
+
+    lock = staticmethod(threading.Lock)
+
+    @staticmethod
+    def spawn(body: Callable[[], Any], name: str) -> threading.Thread:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    @staticmethod
+    def join(thread: threading.Thread) -> None:
+        thread.join()
+
+
 class _Run:
     """One execution of a program on an engine."""
 
@@ -396,6 +437,7 @@ class _Run:
         self.released: dict[int, Any] = {}
         self.troubles: list[str] = []
         self.unreported: set[int] = set()
+        self.crowd = False  # several threads push, and wait outside of their lock
         self.serial = serial
 
     def _new(self, variable: int) -> None:
@@ -420,9 +462,24 @@ class _Run:
             self.ran.append(action.ident)
             if action.fails:
                 raise ProgramError(action.ident)
-            self._write(action, self._values(action))
+            values = self._values(action)
+            if action.pieces:
+                self._loop(action)
+            self._write(action, values)
 
         return function
+
+    def _loop(self, action: Action) -> None:
+        """A parallel loop: every item once, and back when all are done."""
+        counts = [0] * action.pieces
+
+        def body(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                counts[item] += 1
+
+        self.engine.parallel_for(action.pieces, 1 + action.ident % 3, body)
+        if counts != [1] * action.pieces:
+            self.troubles.append(f"{action!r}: items of a parallel loop were done {counts} times")
 
     def _async(self, action: Action) -> Callable[[Callable[..., None]], None]:
         """Modes: 0 ends inside the call, 1 to 3 in a later step; a failure escapes (0, 1) or is handed over."""
@@ -547,6 +604,8 @@ class _Run:
             self._wait(action)
         elif kind == "wait_all":
             self._wait_all()
+        elif kind == "parallel":
+            self._loop(action)
         elif kind == "restart":
             engine.stop()
             try:
@@ -575,24 +634,86 @@ class _Run:
         try:
             self.engine.wait_for_all()
         except ProgramError as error:
-            self._check(error.ident in self.unreported, f"wait_for_all raised {error.ident}, which was reported before")
+            # While other threads wait, they may be told just now.
+            expected = self.crowd or error.ident in self.unreported
+            self._check(expected, f"wait_for_all raised {error.ident}, which was reported before")
             self._reported(error.ident)
             return True
-        self._check(not self.unreported, f"wait_for_all raised nothing; unreported: {sorted(self.unreported)}")
+        expected = self.crowd or not self.unreported
+        self._check(expected, f"wait_for_all raised nothing; unreported: {sorted(self.unreported)}")
         return False
 
     def run(self) -> None:
         with contextlib.ExitStack() as stack:
             for action in self.program.actions:
-                if action.kind == "bulk":
-                    stack.close()
-                    if action.value:
-                        stack.enter_context(self.engine.bulk(action.value))
-                else:
-                    self.execute(action)
+                self._next(action, stack)
+        self._finish()
+
+    def _next(self, action: Action, stack: contextlib.ExitStack) -> None:
+        if action.kind == "bulk":
+            stack.close()
+            if action.value:
+                stack.enter_context(self.engine.bulk(action.value))
+        else:
+            self.execute(action)
+
+    def _finish(self) -> None:
         while self._wait_all():
             pass
         self.compare()
+
+    def run_crowded(self, pushers: int, machine: Any) -> None:
+        """Push from several threads: each takes the next action in a lock, so that the order is the program's.
+
+        Between its actions a thread waits now and then outside of the lock, while others push.
+        """
+        self.crowd = True
+        actions = iter(self.program.actions)
+        lock = machine.lock()
+        errors: list[BaseException] = []
+
+        def locked(draw: random.Random, stack: contextlib.ExitStack) -> Any:
+            """Execute one action; return what to wait for outside of the lock, None at the end."""
+            lock.acquire()
+            try:
+                action = next(actions, None)
+                if action is None or errors:
+                    return None
+                self._next(action, stack)
+                chance = draw.random()
+                if chance < 0.9:
+                    return ()
+                return self.engine if chance < 0.91 else self.variables[draw.choice(self.program.initial)]
+            except BaseException as error:
+                errors.append(error)
+                return None
+            finally:
+                lock.release()
+
+        def body(number: int) -> None:
+            draw = random.Random(self.program.seed * 31 + number)
+            try:
+                with contextlib.ExitStack() as stack:
+                    while (target := locked(draw, stack)) is not None:
+                        if target == ():
+                            continue
+                        try:
+                            if target is self.engine:
+                                self.engine.wait_for_all()
+                            else:
+                                self.engine.wait_for_variable(target)
+                        except ProgramError as error:
+                            self._reported(error.ident)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [machine.spawn(lambda number=number: body(number), f"pusher-{number}") for number in range(pushers)]
+        for thread in threads:
+            machine.join(thread)
+        if errors:
+            raise errors[0]
+        self.crowd = False
+        self._finish()
 
     def compare(self) -> None:
         """Compare everything with the serial execution."""
@@ -621,7 +742,7 @@ def _bits(number: float) -> bytes:
     return struct.pack("<d", number)
 
 
-def run_program(program: Program, engine: Any) -> None:
+def run_program(program: Program, engine: Any, pushers: int = 1) -> None:
     """Execute ``program`` on ``engine`` and compare with the serial execution.
 
     Parameters
@@ -630,7 +751,11 @@ def run_program(program: Program, engine: Any) -> None:
         Not changed; may be run any number of times.
     engine : Engine
         Started, idle. It is left idle, and not shut down. If it has ``later(call)``, asynchronous functions end
-        there; otherwise in a thread of their own.
+        there; otherwise in a thread of their own. If it has a ``machine``, that brings locks and threads for
+        ``pushers``: ``lock()``, ``spawn(body, name)``, ``join(thread)``.
+    pushers : int
+        How many threads push. With more than one, each takes the next action in a lock, so that the order in which
+        things are pushed is the program's, whoever pushes them.
 
     Raises
     ------
@@ -640,7 +765,11 @@ def run_program(program: Program, engine: Any) -> None:
     later = getattr(engine, "later", None)
     completer = None if later is not None else _Completer()
     try:
-        _Run(program, engine, later or completer).run()  # type: ignore[arg-type]
+        run = _Run(program, engine, later or completer)  # type: ignore[arg-type]
+        if pushers == 1:
+            run.run()
+        else:
+            run.run_crowded(pushers, getattr(engine, "machine", None) or _Threads)
     finally:
         if completer is not None:
             completer.close()
@@ -713,6 +842,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program; the next has the next")
     parser.add_argument("--variables", type=int, default=None, help="variables per program (default: drawn, 5 to 40)")
     parser.add_argument("--failures", type=float, default=0.04, help="chance that a function fails (default 0.04)")
+    parser.add_argument(
+        "--reads", type=_range, default=None, metavar="LOW-HIGH", help="variables that a function reads"
+    )
+    parser.add_argument("--parallel", type=float, default=0.0, help="chance that a function runs a parallel loop")
+    parser.add_argument("--pushers", type=int, default=1, help="threads that push (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first difference")
     options = parser.parse_args(arguments)
     status = 0
@@ -727,13 +861,13 @@ def _run_engine(name: str, make: Callable[[int], Any], options: Any) -> int:
     low, high = options.ops
     for seed in range(options.seed, options.seed + options.programs):
         ops = low + random.Random(seed).randrange(high - low + 1)
-        program = Program(seed, ops, options.variables, options.failures)
+        program = Program(seed, ops, options.variables, options.failures, options.reads, options.parallel)
         engine = make(seed)
         programs += 1
         actions += len(program.actions)
         functions += len(program.serial.ran)
         try:
-            run_program(program, engine)
+            run_program(program, engine, options.pushers)
         except Exception as error:
             differences += 1
             print(f"DIFFERENCE on {name}, seed {seed}: {type(error).__name__}: {error}")
@@ -741,6 +875,9 @@ def _run_engine(name: str, make: Callable[[int], Any], options: Any) -> int:
             if schedule is not None:
                 print(f"  after {len(schedule)} choices")
             extra = f" --variables {options.variables}" if options.variables else ""
+            extra += " --reads {}-{}".format(*options.reads) if options.reads else ""
+            extra += f" --parallel {options.parallel}" if options.parallel else ""
+            extra += f" --pushers {options.pushers}" if options.pushers > 1 else ""
             print(
                 f"  repeat: python -m mxcore.testing.engine_programs --engine {name} --seed {seed} --programs 1 "
                 f"--ops {low}-{high} --failures {options.failures}{extra}"

@@ -69,18 +69,19 @@ def correlate(
     weights = [job.w.astype(dtype, order="C", copy=False).reshape(channels, group_filters, -1) for job in jobs]
     shift = None if bias is None else bias.reshape(channels, group_filters)
     some = max(1, min(channels, _FLOATS // max(1, math.prod(shared.size))))
+    per_image = -(-channels // some)
 
     def run(low: int, high: int) -> None:
-        for image in range(low, high):
-            for first in range(0, channels, some):
-                part = slice(first, min(channels, first + some))
-                with borrow("padded", (part.stop - first, *shared.size), dtype) as padded:
-                    pad_into(x[image, part], padded, 1, shared)
-                    for job, w in zip(jobs, weights):
-                        to = job.y[image].reshape(channels, group_filters, *job.windows.out)[part]
-                        for m in range(group_filters):
-                            add = None if shift is None else shift[part, m]
-                            fill(padded, job.windows, w[part, m], add, to[:, m])
+        for piece in range(low, high):
+            image, first = piece // per_image, piece % per_image * some
+            part = slice(first, min(channels, first + some))
+            with borrow("padded", (part.stop - first, *shared.size), dtype) as padded:
+                pad_into(x[image, part], padded, 1, shared)
+                for job, w in zip(jobs, weights):
+                    to = job.y[image].reshape(channels, group_filters, *job.windows.out)[part]
+                    for m in range(group_filters):
+                        add = None if shift is None else shift[part, m]
+                        fill(padded, job.windows, w[part, m], add, to[:, m])
 
     def fill(padded: np.ndarray, windows: Windows, w: np.ndarray, add: np.ndarray | None, to: np.ndarray) -> None:
         count = len(padded)
@@ -102,7 +103,7 @@ def correlate(
                 total += add.reshape(count, *(1,) * (len(shape) - 1))
             np.copyto(to, _rows_of(total, windows) if total.shape != to.shape else total, casting="same_kind")
 
-    parallel_for(n, 1, run)
+    parallel_for(n * per_image, 1, run)
 
 
 def weigh(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from ..threads import LARGE_PLAIN, mapped
+from .sharing import by_stretch, call_binary, reduced
 
 for _names, _ufunc in (
     (("broadcast_add", "elemwise_add"), np.add),
@@ -27,6 +29,8 @@ for _names, _ufunc in (
 @kernel("broadcast_div", "elemwise_div", numpy=True, out=True)
 def divide(x: Any, y: Any, out: Any = None) -> Any:
     if x.dtype.kind == "f":
+        if x.size >= LARGE_PLAIN:
+            return call_binary(np.true_divide, x, y, out)
         return np.true_divide(x, y, out=out) if out is not None else np.true_divide(x, y)
     # Whole numbers divide as in C: towards zero.
     q = np.true_divide(x, y, dtype=np.float64)
@@ -50,14 +54,17 @@ def mod(x: Any, y: Any) -> Any:
 
 @kernel("broadcast_hypot", "_hypot", numpy=True)
 def hypot(x: Any, y: Any) -> Any:
-    return np.hypot(x, y).astype(x.dtype, copy=False)
+    return call_binary(np.hypot, x, y).astype(x.dtype, copy=False)
 
 
 def as_numbers(compare: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a comparison so that it gives 0 and 1 in the dtype of the first array."""
 
-    def run(x: Any, y: Any) -> Any:
+    def numbers(x: Any, y: Any) -> Any:
         return compare(x, y).astype(x.dtype)
+
+    def run(x: Any, y: Any) -> Any:
+        return numbers(x, y) if x.size < LARGE_PLAIN else mapped(numbers, x, y)
 
     return run
 
@@ -83,13 +90,22 @@ def sum_like(xp: Any, g: Any, like: Any) -> Any:
         return g
     lead = g.ndim - like.ndim
     axes = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(like.shape) if n == 1 and g.shape[lead + i] != 1)
-    return xp.add.reduce(g, axis=axes, keepdims=True, dtype=g.dtype).reshape(like.shape)
+
+    def add(g: Any, axes: Any) -> Any:
+        return xp.add.reduce(g, axis=axes, keepdims=True, dtype=g.dtype)
+
+    return (reduced(add, g, axes, g.dtype, True) if xp is np else add(g, axes)).reshape(like.shape)
 
 
 @kernel("add_n")
 def add_n(xp: Any, *xs: Any) -> Any:
     if len(xs) == 1:
         return xp.array(xs[0], order="C")
+    return _added(xp, *xs)
+
+
+@by_stretch
+def _added(xp: Any, *xs: Any) -> Any:
     total = xs[0] + xs[1]
     for x in xs[2:]:
         total = total + x

@@ -1,6 +1,7 @@
 """Kernels of functions applied to each element.
 
-Float arrays go straight to the ufunc. Integer arrays keep their dtype, as in MXNet, so the float result is cast back.
+Float arrays go straight to the ufunc, large ones in stretches that the compute threads share. Integer arrays keep their
+dtype, as in MXNet, so the float result is cast back.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
-from ..threads import elementwise
+from ..threads import LARGE, LARGE_PLAIN, elementwise
+from . import neural
+from .fresh import fresh
 from .neural import positive_part
+from .sharing import by_stretch, call_ufunc
 
 
-def keep_dtype(ufunc: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of one array so that the result has the array's dtype."""
+def keep_dtype(ufunc: Callable[..., Any], plain: bool = False) -> Callable[..., Any]:
+    """Wrap a function of one array, ``plain`` or costly, so that the result has the array's dtype."""
 
     def run(x: Any, out: Any = None) -> Any:
+        if x.size >= LARGE and x.dtype.kind == "f" and x.flags.c_contiguous and (not plain or x.size >= LARGE_PLAIN):
+            return call_ufunc(ufunc, x, out)
         if out is not None and x.dtype.kind == "f":
             return ufunc(x, out=out)
         r = ufunc(x)
@@ -65,16 +71,20 @@ UFUNCS = {
     "degrees": np.degrees,
     "radians": np.radians,
 }
+#: Functions as cheap as moving the numbers, which win less from a second thread.
+PLAIN = {"square", "negative", "abs", "sign", "trunc", "fix", "ceil", "floor", "degrees", "radians"}
 for _name, _ufunc in UFUNCS.items():
-    kernel(_name, numpy=True, out=True)(keep_dtype(_ufunc))
+    kernel(_name, numpy=True, out=True)(keep_dtype(_ufunc, _name in PLAIN))
 
 
 def composite(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a kernel ``fn(xp, x)`` whose float result is cast back to the dtype of ``x``."""
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
+        shared = by_stretch(fn)
+
         def run(xp: Any, x: Any) -> Any:
-            r = fn(xp, x)
+            r = shared(xp, x)
             return r if r.dtype == x.dtype else r.astype(x.dtype)
 
         kernel(*names)(run)
@@ -132,15 +142,10 @@ def _pass_positive(g: Any, y: Any, to: Any) -> None:
     to *= g
 
 
-@composite("sigmoid")
+@kernel("sigmoid")
 def sigmoid(xp: Any, x: Any) -> Any:
-    if x.dtype.kind != "f":
-        x = x.astype(np.float32)
-    # tanh neither overflows nor needs two branches: 1 / (1 + e**-x) = (1 + tanh(x / 2)) / 2.
-    r = xp.tanh(x * 0.5)
-    r *= 0.5
-    r += 0.5
-    return r
+    r = neural.sigmoid(xp, x if x.dtype.kind == "f" else x.astype(np.float32))
+    return r if r.dtype == x.dtype else r.astype(x.dtype)
 
 
 @composite("softsign")
@@ -148,9 +153,10 @@ def softsign(xp: Any, x: Any) -> Any:
     return x / (1 + xp.abs(x))
 
 
-@composite("softrelu")
+@kernel("softrelu")
 def softrelu(xp: Any, x: Any) -> Any:
-    return xp.logaddexp(x, 0)
+    r = neural.softrelu(xp, x)
+    return r if r.dtype == x.dtype else r.astype(x.dtype)
 
 
 @kernel("logical_not")
@@ -160,12 +166,12 @@ def logical_not(xp: Any, x: Any) -> Any:
 
 @kernel("hard_sigmoid")
 def hard_sigmoid(xp: Any, x: Any, *, alpha: float, beta: float) -> Any:
-    return xp.clip(x * alpha + beta, 0, 1).astype(x.dtype)
+    return by_stretch(lambda xp, x: xp.clip(x * alpha + beta, 0, 1).astype(x.dtype))(xp, x)
 
 
 @kernel("_copy", "BlockGrad", "make_loss")
 def copy(xp: Any, x: Any) -> Any:
-    return xp.array(x, order="C")
+    return fresh(xp, x)
 
 
 @kernel("MakeLoss")
@@ -206,6 +212,10 @@ def cast_like(xp: Any, x: Any, like: Any) -> Any:
 @kernel("clip")
 def clip(xp: Any, x: Any, *, a_min: float, a_max: float) -> Any:
     if x.dtype.kind == "f":
+        if xp is np and x.size >= LARGE_PLAIN and x.flags.c_contiguous:
+            y = np.empty(x.shape, x.dtype)
+            elementwise(lambda x, y: np.clip(x, a_min, a_max, out=y), x, y)
+            return y
         return xp.clip(x, a_min, a_max)
     return xp.clip(x, *_int_limits(x.dtype, a_min, a_max))
 
@@ -217,6 +227,9 @@ def _int_limits(dtype: Any, low: float, high: float) -> tuple[int, int]:
 
 @kernel("smooth_l1")
 def smooth_l1(xp: Any, x: Any, *, scalar: float) -> Any:
-    s2 = scalar * scalar
-    a = xp.abs(x)
-    return xp.where(a < 1 / s2, 0.5 * s2 * x * x, a - 0.5 / s2).astype(x.dtype)
+    def run(xp: Any, x: Any) -> Any:
+        s2 = scalar * scalar
+        a = xp.abs(x)
+        return xp.where(a < 1 / s2, 0.5 * s2 * x * x, a - 0.5 / s2).astype(x.dtype)
+
+    return by_stretch(run)(xp, x)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...spec.errors import ParameterError, PositionError, ShapeError
 from ..table import kernel
+from ..threads import LARGE, rows
 from .fresh import fresh, replaced
 from .reduction import with_axes
 
@@ -96,10 +97,27 @@ def filled(xp: Any, shape: tuple[int, ...], seen_as: tuple[int, ...], key: Any, 
 # Whole slices
 
 
+def _taken(x: Any, i: Any, axis: int, mode: str) -> Any:
+    """Return slices of ``x`` along ``axis``: large results some slices, or for later axes some of axis 0, at a time."""
+    axis %= x.ndim
+    n = len(x) if axis else i.size
+    numbers = i.size * (x.size // max(1, x.shape[axis]))
+    if numbers < LARGE or n < 2:
+        return np.take(x, i, axis, mode=mode)  # type: ignore[call-overload]
+    x, i = np.ascontiguousarray(x), np.ascontiguousarray(i)
+    y = np.empty((*x.shape[:axis], *i.shape, *x.shape[axis + 1 :]), x.dtype)
+    if axis:
+        rows(lambda a, b: np.take(x[a:b], i, axis, out=y[a:b], mode=mode), n, numbers // n)  # type: ignore[call-overload]
+        return y
+    flat, to = i.reshape(-1), y.reshape(n, *x.shape[1:])
+    rows(lambda a, b: np.take(x, flat[a:b], 0, out=to[a:b], mode=mode), n, numbers // n)  # type: ignore[call-overload]
+    return y
+
+
 @kernel("take")
 def take(xp: Any, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     if xp is np and mode != "raise":
-        return np.take(x, whole(indices), axis, mode=mode)  # type: ignore[call-overload]
+        return _taken(x, whole(indices), axis, mode)
     return xp.take(x, bounded(xp, indices, x.shape[axis], mode, axis, "take"), axis)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from .reduction import sum_of_squares
 from .update import (
     Step,
     adamw,
@@ -105,8 +106,7 @@ kernel("_multi_mp_adamw_update", numpy=True)(_multi_adamw(True))
 
 
 def _norm(x: Any) -> float:
-    flat = x.reshape(-1)
-    return float(np.sqrt(np.dot(flat, flat)))
+    return float(np.sqrt(sum_of_squares(np, x, tuple(range(x.ndim)), False)))
 
 
 def _multi_lamb(mixed: bool) -> Callable[..., Any]:

@@ -2,7 +2,8 @@
 
 Batch normalization is what a convolutional network spends its time on after the convolutions, so its kernels count
 passes: sums row by row (``einsum`` and ``matmul``, three times as fast as ``add.reduce``), everything else in place on
-pieces that stay in cache. Sums of rows are added up in float64.
+pieces that stay in cache. Sums of rows are added up in float64, those of pieces in their order. The compute threads
+share the pieces out, which depend on shapes only.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ..precision import wide
 from ..table import kernel
-from ..threads import parallel_for
+from ..threads import parallel_for, stretch_for
 from ..workspace import borrow
 from .neural import into, positive_part, row_dot, row_sum
+from .sharing import by_rows
 
 #: Shorter rows than this are worked on as if they were one long row, with the vectors of channels repeated.
 _SHORT = 64
-#: Numbers per piece: small enough for the cache, large enough that sharing pieces out is cheap.
-_PIECE = 1 << 17
 #: How far squares may cancel against the squared mean before the variance is computed from differences.
 _CANCELS = 30.0
 
@@ -43,50 +44,63 @@ def channel_sum(xp: Any, x: Any, axis: int) -> Any:
     return _sums(np.ascontiguousarray(x).reshape(lead, channels, tail)).astype(x.dtype)
 
 
+#: What a piece takes of axes 0 and 1.
+_Part = tuple[slice, slice]
+
+
 def _sums(x: np.ndarray) -> np.ndarray:
     """Return the sums ``(C,)`` of ``(L, C, R)``, in float64."""
     lead, channels, tail = x.shape
     if tail >= _SHORT:
-        rows = np.empty((lead, channels), x.dtype)
+        sums = np.empty((lead, channels), x.dtype)
 
-        def run(part: slice) -> None:
-            np.einsum("rk->r", x[part].reshape(-1, tail), out=rows[part].reshape(-1))
+        def run(part: _Part) -> None:
+            np.einsum("rk->r", x[part].reshape(-1, tail), out=sums[part].reshape(-1))
 
         _on_pieces(x.shape, run)
-        return np.add.reduce(rows, axis=0, dtype=np.float64)
-    total = np.zeros(channels * tail)
-    for part in _pieces(x.shape):
-        total += np.add.reduce(x[part].reshape(-1, channels * tail), axis=0)
-    return np.add.reduce(total.reshape(channels, tail), axis=1)
+        return np.add.reduce(sums, axis=0, dtype=np.float64)
+
+    def add(part: _Part) -> Any:
+        total = np.add.reduce(x[part].reshape(-1, channels * tail), axis=0)
+        return np.add.reduce(total.reshape(channels, tail), axis=1, dtype=np.float64)
+
+    return _added_up(x.shape, add)
 
 
 def _dots(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the sums ``(C,)`` of the products of two ``(L, C, R)``, in float64."""
     lead, channels, tail = x.shape
     if tail >= _SHORT:
-        rows = np.empty((lead, channels), x.dtype)
+        sums = np.empty((lead, channels), x.dtype)
 
-        def run(part: slice) -> None:
-            products = rows[part].reshape(-1, 1, 1)
+        def run(part: _Part) -> None:
+            products = sums[part].reshape(-1, 1, 1)
             np.matmul(x[part].reshape(-1, 1, tail), y[part].reshape(-1, tail, 1), out=products)
 
         _on_pieces(x.shape, run)
-        return np.add.reduce(rows, axis=0, dtype=np.float64)
-    total = np.zeros(channels)
-    for part in _pieces(x.shape):
+        return np.add.reduce(sums, axis=0, dtype=np.float64)
+
+    def add(part: _Part) -> Any:
         with borrow("product", x[part].shape, x.dtype) as product:
             np.multiply(x[part], y[part], out=product)
-            total += _sums(product)
-    return total
+            return _sums(product)
+
+    return _added_up(x.shape, add)
 
 
-def _pieces(shape: tuple[int, ...]) -> list[slice]:
-    lead = shape[0]
-    step = max(1, _PIECE // max(1, math.prod(shape[1:])))
-    return [slice(first, min(lead, first + step)) for first in range(0, lead, step)]
+def _pieces(shape: tuple[int, ...]) -> list[_Part]:
+    """Cut ``(L, C, R)`` into contiguous pieces: some of ``L``, or where one of it is large, some channels of one."""
+    lead, channels, tail = shape
+    numbers = channels * tail
+    piece = stretch_for(lead * numbers)
+    if tail >= _SHORT and numbers > piece:
+        some = -(-channels // -(-numbers // piece))
+        return [(slice(i, i + 1), slice(c, c + some)) for i in range(lead) for c in range(0, channels, some)]
+    step = max(1, piece // max(1, numbers))
+    return [(slice(first, min(lead, first + step)), slice(None)) for first in range(0, lead, step)]
 
 
-def _on_pieces(shape: tuple[int, ...], fn: Callable[[slice], None]) -> None:
+def _on_pieces(shape: tuple[int, ...], fn: Callable[[_Part], None]) -> None:
     """Call ``fn`` on every piece; the compute threads share them out."""
     parts = _pieces(shape)
 
@@ -95,6 +109,22 @@ def _on_pieces(shape: tuple[int, ...], fn: Callable[[slice], None]) -> None:
             fn(part)
 
     parallel_for(len(parts), 1, run)
+
+
+def _added_up(shape: tuple[int, ...], fn: Callable[[_Part], Any]) -> np.ndarray:
+    """Return the sum ``(C,)`` of what ``fn`` gives for every piece, in their order, in float64."""
+    parts = _pieces(shape)
+    found = np.zeros((len(parts), shape[1]))
+
+    def run(first: int, last: int) -> None:
+        for k in range(first, last):
+            found[k] = fn(parts[k])
+
+    parallel_for(len(parts), 1, run)
+    total = np.zeros(shape[1])
+    for one in found:
+        total += one
+    return total
 
 
 def _rows(v: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -119,12 +149,16 @@ def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     var = _dots(x, x) / count - mean * mean
     if not (mean * mean <= _CANCELS * var).all():  # NaN comes here too
         # Squares would cancel: take differences from the mean first.
-        rows = _rows(mean, x)
-        var = np.zeros_like(mean)
-        for part in _pieces(x.shape):
+        means = _rows(mean, x)
+
+        def squares(part: _Part) -> Any:
+            found = np.zeros(x.shape[1])
             with borrow("centred", x[part].shape, x.dtype) as centred:
-                np.subtract(_long(x[part]), rows, out=_long(centred))
-                var += _dots(centred, centred)
+                np.subtract(_long(x[part]), means[part[1]], out=_long(centred))
+                found[part[1]] = _dots(centred, centred)
+            return found
+
+        var = _added_up(x.shape, squares)
         var /= count
     return mean, var
 
@@ -169,11 +203,11 @@ def batch_norm(
     # (x - mean) * scale + beta as x * scale + shift would lose digits where the mean is large.
     centre, scale, shift = _rows(mean, work), _rows(scale, work), _rows(beta, work)
 
-    def normalize(part: slice) -> None:
-        to = _long(y[part])
-        np.subtract(_long(work[part]), centre, out=to)
-        to *= scale
-        to += shift
+    def normalize(part: _Part) -> None:
+        to, channels = _long(y[part]), part[1]
+        np.subtract(_long(work[part]), centre[channels], out=to)
+        to *= scale[channels]
+        to += shift[channels]
         if relu:
             positive_part(np, to, out=to)
 
@@ -201,17 +235,21 @@ def backward_batch_norm(
         c = _rows(-scale * dbeta / count - b * mean, work)
         b = _rows(b, work)
 
-        def through_statistics(part: slice) -> None:
-            to = _long(dx[part])
+        def through_statistics(part: _Part) -> None:
+            to, channels = _long(dx[part]), part[1]
             with borrow("scaled", to.shape, to.dtype) as scaled:
-                np.multiply(_long(work[part]), b, out=scaled)
-                scaled += c
-                np.multiply(_long(grad[part]), a, out=to)
+                np.multiply(_long(work[part]), b[channels], out=scaled)
+                scaled += c[channels]
+                np.multiply(_long(grad[part]), a[channels], out=to)
                 to += scaled
 
         _on_pieces(work.shape, through_statistics)
     else:
-        np.multiply(_long(grad), a, out=_long(dx))
+
+        def through_scale(part: _Part) -> None:
+            np.multiply(_long(grad[part]), a[part[1]], out=_long(dx[part]))
+
+        _on_pieces(work.shape, through_scale)
     if fix_gamma:
         dgamma = np.zeros_like(dgamma)
     return (
@@ -283,12 +321,27 @@ def _standardized(xp: Any, x: Any, axes: Any, eps: float) -> tuple[Any, Any, Any
     return y, mean, std
 
 
+def _normalized(xp: Any, x: Any, axes: tuple[int, ...], eps: float, gamma: Any, beta: Any) -> Any:
+    """Return ``gamma * (x - mean) / std + beta``, mean and std over ``axes``, in the dtype of ``x``."""
+
+    def run(x: Any) -> Any:
+        y, mean, std = _standardized(xp, _f32(x), axes if len(axes) > 1 else axes[0], eps)
+        y *= gamma
+        y += beta
+        return tuple(v.astype(x.dtype, copy=False) for v in (y, mean, std))
+
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return by_rows(xp, run, 0 in axes, [(shape, x.dtype) for shape in (x.shape, kept, kept)], x)
+
+
 @kernel("LayerNorm")
 def layer_norm(xp: Any, x: Any, gamma: Any, beta: Any, *, axis: int, eps: float, output_mean_var: bool) -> Any:
-    y, mean, std = _standardized(xp, _f32(x), axis, eps)
-    y *= _along(gamma, x.ndim, axis)
-    y += _along(beta, x.ndim, axis)
-    return tuple(v.astype(x.dtype, copy=False) for v in (y, mean, std))
+    axis %= x.ndim
+    if axis == x.ndim - 1 and x.ndim > 2:
+        flat = x.reshape(math.prod(x.shape[:-1]), x.shape[axis])
+        results = _normalized(xp, flat, (1,), eps, gamma, beta)
+        return tuple(v.reshape(*x.shape[:-1], v.shape[1]) for v in results)
+    return _normalized(xp, x, (axis,), eps, _along(gamma, x.ndim, axis), _along(beta, x.ndim, axis))
 
 
 def _standardize_backward(xp: Any, g: Any, xhat: Any, std: Any, axes: Any) -> Any:
@@ -304,15 +357,33 @@ def _standardize_backward(xp: Any, g: Any, xhat: Any, std: Any, axes: Any) -> An
     return g
 
 
+def _backward_normalized(
+    xp: Any, g: Any, x: Any, mean: Any, std: Any, axes: tuple[int, ...], channel: int, gamma: Any, dtype: Any
+) -> Any:
+    """Return the gradients of data, gamma and beta of :func:`_normalized`, whose gamma lies along ``channel``."""
+
+    def run(g: Any, x: Any, mean: Any, std: Any) -> Any:
+        grad, std = _f32(g), _f32(std)
+        xhat = _f32(x) - _f32(mean)
+        xhat /= std
+        weighted = grad * xhat
+        dx = _standardize_backward(xp, grad * gamma, xhat, std, axes if len(axes) > 1 else axes[0])
+        return dx.astype(x.dtype, copy=False), weighted
+
+    gives = ((x.shape, x.dtype), (x.shape, wide(x.dtype)))
+    dx, weighted = by_rows(xp, run, 0 in axes, gives, g, x, mean, std)
+    return dx, channel_sum(xp, weighted, channel).astype(dtype), channel_sum(xp, _f32(g), channel).astype(dtype)
+
+
 @kernel("_backward_LayerNorm")
 def backward_layer_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, axis: int, eps: float) -> Any:
-    grad, std = _f32(g), _f32(std)
-    xhat = _f32(x) - _f32(mean)
-    xhat /= std
-    dgamma = channel_sum(xp, grad * xhat, axis)
-    dbeta = channel_sum(xp, grad, axis)
-    dx = _standardize_backward(xp, grad * _along(_f32(gamma), x.ndim, axis), xhat, std, axis % x.ndim)
-    return dx.astype(x.dtype, copy=False), dgamma.astype(gamma.dtype), dbeta.astype(gamma.dtype)
+    axis %= x.ndim
+    if axis == x.ndim - 1 and x.ndim > 2:
+        n = math.prod(x.shape[:-1])
+        flat = [v.reshape(n, -1 if v.size else v.shape[-1]) for v in (g, x, mean, std)]
+        dx, *rest = backward_layer_norm(xp, *flat[:2], gamma, *flat[2:], axis=1, eps=eps)
+        return dx.reshape(x.shape), *rest
+    return _backward_normalized(xp, g, x, mean, std, (axis,), axis, _along(_f32(gamma), x.ndim, axis), gamma.dtype)
 
 
 def _in_groups(x: Any, groups: int) -> Any:
@@ -321,33 +392,35 @@ def _in_groups(x: Any, groups: int) -> Any:
 
 @kernel("GroupNorm")
 def group_norm(xp: Any, x: Any, gamma: Any, beta: Any, *, num_groups: int, eps: float, output_mean_var: bool) -> Any:
-    y, mean, std = _standardized(xp, _in_groups(_f32(x), num_groups), 2, eps)
-    y *= gamma[:, None]
-    y += beta[:, None]
+    y, mean, std = _normalized(xp, _in_groups(x, num_groups), (2,), eps, gamma[:, None], beta[:, None])
     shape = (x.shape[0], num_groups)
-    return tuple(v.astype(x.dtype, copy=False) for v in (y.reshape(x.shape), mean.reshape(shape), std.reshape(shape)))
+    return y.reshape(x.shape), mean.reshape(shape), std.reshape(shape)
 
 
 @kernel("_backward_GroupNorm")
 def backward_group_norm(
     xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, num_groups: int, eps: float
 ) -> Any:
-    grad, std = _in_groups(_f32(g), num_groups), _f32(std)[:, :, None]
-    xhat = _in_groups(_f32(x), num_groups) - _f32(mean)[:, :, None]
-    xhat /= std
-    dgamma = channel_sum(xp, grad * xhat, 1)
-    dbeta = channel_sum(xp, grad, 1)
-    dx = _standardize_backward(xp, grad * _f32(gamma)[:, None], xhat, std, 2).reshape(x.shape)
-    return dx.astype(x.dtype, copy=False), dgamma.astype(gamma.dtype), dbeta.astype(gamma.dtype)
+    dx, *rest = _backward_normalized(
+        xp,
+        _in_groups(g, num_groups),
+        _in_groups(x, num_groups),
+        mean[:, :, None],
+        std[:, :, None],
+        (2,),
+        1,
+        _f32(gamma)[:, None],
+        gamma.dtype,
+    )
+    return dx.reshape(x.shape), *rest
 
 
 @kernel("InstanceNorm")
 def instance_norm(xp: Any, x: Any, gamma: Any, beta: Any, *, eps: float) -> Any:
-    y, mean, std = _standardized(xp, _f32(x), tuple(range(2, x.ndim)), eps)
-    y *= _along(gamma, x.ndim, 1)
-    y += _along(beta, x.ndim, 1)
+    axes = tuple(range(2, x.ndim))
+    y, mean, std = _normalized(xp, x, axes, eps, _along(gamma, x.ndim, 1), _along(beta, x.ndim, 1))
     shape = x.shape[:2]
-    return tuple(v.astype(x.dtype, copy=False) for v in (y, mean.reshape(shape), std.reshape(shape)))
+    return y, mean.reshape(shape), std.reshape(shape)
 
 
 def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
@@ -356,9 +429,15 @@ def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
 
 @kernel("L2Normalization")
 def l2_normalization(xp: Any, x: Any, *, eps: float, mode: str) -> Any:
-    work = _f32(x)
-    norm = xp.sqrt(xp.add.reduce(xp.square(work), axis=_l2_axes(mode, x.ndim), keepdims=True) + work.dtype.type(eps))
-    return (work / norm).astype(x.dtype, copy=False), norm.astype(x.dtype, copy=False)
+    axes = _l2_axes(mode, x.ndim)
+
+    def run(x: Any) -> Any:
+        work = _f32(x)
+        norm = xp.sqrt(xp.add.reduce(xp.square(work), axis=axes, keepdims=True) + work.dtype.type(eps))
+        return (work / norm).astype(x.dtype, copy=False), norm.astype(x.dtype, copy=False)
+
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    return by_rows(xp, run, False, [(shape, x.dtype) for shape in (x.shape, kept)], x)
 
 
 def _window_sum(xp: Any, x: Any, nsize: int) -> Any:
@@ -373,14 +452,17 @@ def _window_sum(xp: Any, x: Any, nsize: int) -> Any:
 
 @kernel("LRN", numpy=True)
 def lrn(x: Any, *, alpha: float, beta: float, knorm: float, nsize: int) -> Any:
-    work = _f32(x)
-    base = _window_sum(np, np.square(work), nsize)
-    base *= alpha / nsize
-    base += knorm
-    y = work * base**-beta
-    return y.astype(x.dtype, copy=False), base.astype(x.dtype, copy=False)
+    def run(x: Any) -> Any:
+        work = _f32(x)
+        base = _window_sum(np, np.square(work), nsize)
+        base *= alpha / nsize
+        base += knorm
+        y = work * base**-beta
+        return y.astype(x.dtype, copy=False), base.astype(x.dtype, copy=False)
+
+    return by_rows(np, run, False, [(x.shape, x.dtype)] * 2, x)
 
 
 @kernel("_channel_window_sum", numpy=True)
 def channel_window_sum(x: Any, *, nsize: int) -> Any:
-    return _window_sum(np, x, nsize)
+    return by_rows(np, lambda x: (_window_sum(np, x, nsize),), False, [(x.shape, x.dtype)], x)[0]

@@ -1,5 +1,6 @@
 """Kernels of reductions.
 
+Large arrays are cut along axes that stay, and sums of all numbers at fixed places; the compute threads share the parts.
 float16 is accumulated in float32. Integers keep their dtype. A result never lacks axes: a full reduction is ``(1,)``.
 """
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from ..precision import wide
 from ..table import kernel
-from ..threads import blas
+from ..threads import LARGE, STRETCH, blas, parallel_for, rows
+from .sharing import reduced
 
 
 @functools.lru_cache(maxsize=1024)
@@ -51,6 +53,15 @@ def _ones(n: int, dtype: Any) -> np.ndarray:
     return ones
 
 
+def _row_totals(x: np.ndarray) -> np.ndarray:
+    """Return the sums of the rows of a matrix."""
+    m, n = x.shape
+    y, ones = np.empty(m, x.dtype), _ones(n, x.dtype)
+    # BLAS takes several rows at a time: cuts at multiples of 16 leave the sums as they are.
+    rows(lambda i, j: np.matmul(x[16 * i : 16 * j], ones, out=y[16 * i : 16 * j]), -(-m // 16), 16 * n)
+    return y
+
+
 def _sum_by_products(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
     """Add up a C-ordered float array as products with ones, or return None where that does not pay.
 
@@ -65,14 +76,14 @@ def _sum_by_products(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
     if trailing == 0:
         flat = x.reshape(-1)
         whole = n // 4096 * 4096
-        total = np.add.reduce(flat[:whole].reshape(-1, 4096) @ _ones(4096, dtype))
+        total = np.add.reduce(_row_totals(flat[:whole].reshape(-1, 4096)))
         return np.full(1, total + np.add.reduce(flat[whole:]), dtype)
     kept = [i for i in range(trailing) if i not in axes]
     if kept != list(range(kept[0], kept[-1] + 1)) or kept[-1] != trailing - 1 or n > _LONG:
         return None
     y = x.reshape(-1)
     if n > 1:
-        y = y.reshape(-1, n) @ _ones(n, dtype)
+        y = _row_totals(y.reshape(-1, n))
     m = math.prod(shape[: kept[0]])
     if m > 1:
         if m > 8 * _LONG:
@@ -93,7 +104,20 @@ def _sums(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
             return y.reshape(
                 with_axes(x.shape, axes) if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
             )
-    return np.add.reduce(x, axes, x.dtype, None, keepdims)  # type: ignore[call-overload]
+    return _reduced(np, np.add, x, axes, keepdims, x.dtype)
+
+
+def _reduced(xp: Any, ufunc: Any, x: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any = None) -> Any:
+    """Return ``ufunc.reduce(x, axes)``, whose dtype is ``dtype``, that of ``x`` by default."""
+    if xp is not np:
+        return ufunc.reduce(x, axis=axes, dtype=dtype, keepdims=keepdims)
+    if x.size < LARGE:
+        return ufunc.reduce(x, axes, dtype, None, keepdims)
+    if len(axes) == x.ndim and ufunc in (np.maximum, np.minimum) and x.flags.c_contiguous:
+        flat, n = x.reshape(-1), x.size // _MANY * _MANY
+        tops = _reduced(np, ufunc, flat[:n].reshape(-1, _MANY), (1,), False)
+        return ufunc.reduce(np.append(tops, flat[n:])).reshape((1,) * x.ndim if keepdims else ())
+    return reduced(lambda x, axes: ufunc.reduce(x, axes, dtype, None, True), x, axes, dtype or x.dtype, keepdims)
 
 
 @kernel("sum")
@@ -117,17 +141,23 @@ def mean(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
 
 @kernel("max")
 def max_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
-    return finish(xp, x.max(axis=axes_of(x.ndim, axis, exclude), keepdims=keepdims), x.dtype)
+    axes = axes_of(x.ndim, axis, exclude)
+    if xp is np and x.size >= LARGE:
+        return finish(xp, _reduced(np, np.maximum, x, axes, keepdims), x.dtype)
+    return finish(xp, x.max(axis=axes, keepdims=keepdims), x.dtype)
 
 
 @kernel("min")
 def min_(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
-    return finish(xp, x.min(axis=axes_of(x.ndim, axis, exclude), keepdims=keepdims), x.dtype)
+    axes = axes_of(x.ndim, axis, exclude)
+    if xp is np and x.size >= LARGE:
+        return finish(xp, _reduced(np, np.minimum, x, axes, keepdims), x.dtype)
+    return finish(xp, x.min(axis=axes, keepdims=keepdims), x.dtype)
 
 
 @kernel("prod")
 def prod(xp: Any, x: Any, *, axis: Any, keepdims: bool, exclude: bool) -> Any:
-    r = xp.multiply.reduce(x, axis=axes_of(x.ndim, axis, exclude), dtype=wide(x.dtype), keepdims=keepdims)
+    r = _reduced(xp, xp.multiply, x, axes_of(x.ndim, axis, exclude), keepdims, wide(x.dtype))
     return finish(xp, r, x.dtype)
 
 
@@ -174,8 +204,30 @@ def sum_of_squares(xp: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> An
         x = x.astype(np.float32)
     if len(axes) == x.ndim and not keepdims and x.dtype.kind == "f":
         flat = x.reshape(-1)
-        return xp.dot(flat, flat)
+        return _square_total(flat) if xp is np else xp.dot(flat, flat)
+
+    def squares(x: Any, axes: Any) -> Any:
+        return xp.add.reduce(x * x, axis=axes, dtype=x.dtype, keepdims=True)
+
+    if xp is np and x.size >= LARGE:
+        return reduced(squares, x, axes, x.dtype, keepdims)
     return xp.add.reduce(x * x, axis=axes, dtype=x.dtype, keepdims=keepdims)
+
+
+def _square_total(x: np.ndarray) -> Any:
+    """Return the sum of squares of a vector: a dot product, or the sum of those of its stretches."""
+    if x.size < LARGE:
+        if x.size <= _LONG:  # OpenBLAS takes one thread by itself
+            return np.dot(x, x)
+        with blas:
+            return np.dot(x, x)
+    found = np.empty(-(-x.size // STRETCH), x.dtype)
+
+    def run(start: int, stop: int) -> None:
+        found[start // STRETCH] = np.dot(x[start:stop], x[start:stop])
+
+    parallel_for(x.size, STRETCH, run)
+    return np.add.reduce(found)
 
 
 @kernel("_square_sum")
@@ -211,7 +263,11 @@ def _position(search: Callable[..., Any]) -> Callable[..., Any]:
         dtype = x.dtype if x.dtype != np.bool_ else np.dtype(np.float32)
         if axis is None:
             return xp.full((1,) * x.ndim if keepdims else (1,), search(x, None), dtype)
-        r = search(x, axis)
+        if xp is np and x.size >= LARGE:
+            axes = axes_of(x.ndim, axis)
+            r = reduced(lambda x, axes: xp.expand_dims(search(x, axes[0]), axes[0]), x, axes, np.int64, False)
+        else:
+            r = search(x, axis)
         if keepdims:
             r = r.reshape(with_axes(x.shape, axes_of(x.ndim, axis)))
         return finish(xp, r, dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...operators.shape import legacy_target, reshaped
 from ..table import kernel
+from ..threads import rows
 from .fresh import fresh
 
 
@@ -48,8 +49,12 @@ def transposed(x: np.ndarray) -> np.ndarray:
     quarter of the time of a plain copy (rows of a power of two in length are the worst case of that).
     """
     out = np.empty(x.shape[::-1], x.dtype)
-    for i in range(0, x.shape[0], 16):
-        out[:, i : i + 16] = x[i : i + 16].T
+
+    def run(first: int, last: int) -> None:
+        for i in range(16 * first, min(16 * last, len(x)), 16):
+            out[:, i : i + 16] = x[i : i + 16].T
+
+    rows(run, -(-len(x) // 16), 16 * x.shape[1])
     return out
 
 

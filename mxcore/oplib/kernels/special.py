@@ -1,7 +1,7 @@
 """Kernels of special functions, without SciPy: error function and its inverse, gamma and its logarithmic derivatives.
 
-All run over pieces small enough for the cache, since each makes tens of passes. Single precision has a way of its own
-where it pays (``erf``); else it is computed in double precision.
+All run over pieces small enough for the cache, since each makes tens of passes; the compute threads share them out.
+Single precision has a way of its own where it pays (``erf``); else it is computed in double precision.
 
 References: W. J. Cody, "Rational Chebyshev approximations for the error function", 1969; M. Giles, "Approximating the
 erfinv function", 2010; Abramowitz and Stegun 6.1, 6.3, 6.4 (Stirling's series and its derivatives).
@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from ..threads import parallel_for
 
-_PIECE = 8192
+_PIECE = 1 << 16
 
 
 def _blockwise(name: str, single: Callable[[Any], Any] | None = None) -> Callable[[Callable[..., Any]], Any]:
@@ -29,11 +30,13 @@ def _blockwise(name: str, single: Callable[[Any], Any] | None = None) -> Callabl
             fn, working = (single, np.float32) if low else (double, np.float64)
             y = np.empty(x.shape, x.dtype)
             source, target = np.ascontiguousarray(x).reshape(-1), y.reshape(-1)
-            # Poles and overflows give inf and nan, as in C, without a warning.
-            with np.errstate(all="ignore"):
-                for start in range(0, source.size, _PIECE):
-                    piece = source[start : start + _PIECE].astype(working)
-                    target[start : start + _PIECE] = fn(piece, **attributes)  # type: ignore[misc]
+
+            def compute(start: int, stop: int) -> None:
+                # Poles and overflows give inf and nan, as in C, without a warning.
+                with np.errstate(all="ignore"):
+                    target[start:stop] = fn(source[start:stop].astype(working), **attributes)  # type: ignore[misc]
+
+            parallel_for(source.size, _PIECE, compute)
             return y
 
         kernel(name, numpy=True)(run)

@@ -1,7 +1,8 @@
 """Kernels of optimizer steps.
 
 A step reads and writes several arrays of one size a few times over. It therefore runs piece by piece, each small
-enough to stay in the cache with its temporaries, so that a step over large arrays costs about one pass over memory.
+enough to stay in the cache with its temporaries, so that a step over large arrays costs about one pass over memory;
+the compute threads share the pieces of large ones out.
 
 Each rule is written once, as a factory: attributes in, ``step(weight, grad, *states, out, *scratch)`` out, where
 ``out`` may be ``weight``, and ``grad`` is left as it is. From it come the operator on one weight, the one that keeps
@@ -16,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
+from ..threads import STRETCH, parallel_for, stretch_for
 from ..workspace import borrow
 
-#: Elements in a piece: a step on some five arrays and two temporaries of this size fits a 2 MiB cache, and NumPy's cost
-#: per call no longer shows (measured for SGD to Adam: within 20 % of one unbroken pass in the cache).
-PIECE = 65536
+#: Elements in a piece, at least, of what is at least two; see :func:`..threads.stretch_for`.
+PIECE = STRETCH
 #: Up to this size fresh temporaries cost less than borrowing.
 SMALL = 2048
 
@@ -58,11 +59,16 @@ def sweep(step: Step, weight: Any, others: Sequence[Any], out: Any, scratch: int
         # Flat pieces of a strided view would be copies, and what is written to them lost.
         step(*arrays, *[np.empty(weight.shape, weight.dtype) for _ in range(scratch)])
         return out
-    with borrow("update", (scratch, min(size, PIECE)), weight.dtype) as temporaries:
-        flat = [a.reshape(-1) for a in arrays]
-        for start in range(0, size, PIECE):
-            stop = min(start + PIECE, size)
-            step(*[a[start:stop] for a in flat], *temporaries[:, : stop - start])
+    flat = [a.reshape(-1) for a in arrays]
+
+    def run(start: int, stop: int) -> None:
+        with borrow("update", (scratch, stop - start), weight.dtype) as temporaries:
+            step(*[a[start:stop] for a in flat], *temporaries)
+
+    if size < 2 * PIECE:
+        run(0, size)
+    else:
+        parallel_for(size, stretch_for(size, PIECE), run)
     return out
 
 

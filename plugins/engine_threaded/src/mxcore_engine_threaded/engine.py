@@ -226,7 +226,7 @@ class ThreadedEngine:
         while self._inbox:
             work = self._inbox.popleft()
             if work.__class__ is Failure:
-                self.tracker.fail(work.error)
+                self.tracker.note(work)
             else:
                 self._admit(self.tracker.append(work))
 
@@ -749,6 +749,18 @@ class ThreadedEngine:
             if failure is None:
                 return
             self._report(failure)
+        waiter = self._wait(variable)
+        if waiter.failure is not None:
+            self._report(waiter.failure)
+
+    def settle(self, variables: Iterable[Any]) -> None:
+        """See :class:`mxcore.spec.InlineFirst`."""
+        for variable in variables:
+            if variable.flags & _BUSY:
+                self._wait(variable)
+
+    def _wait(self, variable: Any) -> Waiter:
+        """Sleep until the writes pushed on ``variable`` so far are done."""
         local = self._local
         for work in local.held:
             if variable in work.writes:
@@ -769,13 +781,14 @@ class ThreadedEngine:
         finally:
             self._leave()
         self._sleep(waiter, what)
-        if waiter.failure is not None:
-            self._report(waiter.failure)
+        return waiter
 
     def _report(self, failure: Failure) -> None:
         """Raise ``failure`` and note that somebody was told."""
         self._lock.acquire()
         try:
+            if self._inbox:
+                self._collect()  # the failure itself may be there
             self.tracker.report(failure)
         finally:
             self._leave()

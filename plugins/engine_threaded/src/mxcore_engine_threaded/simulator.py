@@ -181,6 +181,7 @@ class Simulator:
         self._replay = None if schedule is None else list(schedule)
         self._steps = 0
         self._clock = 0
+        self._durations = random.Random(seed)  # apart from the choices: a replay draws no choices
         self._actors: list[_Actor] = []  # those that have not ended
         self._count = 0
         self.schedule: list[int] = []
@@ -224,7 +225,7 @@ class Simulator:
     def now(self) -> int:
         """Return a clock that goes on by a drawn amount each time it is read: predictions are drawn too."""
         self.point()
-        self._clock += int(10 ** self._random.uniform(2, 6.5))
+        self._clock += int(10 ** self._durations.uniform(2, 6.5))
         return self._clock
 
     def touched(self) -> None:
@@ -330,4 +331,5 @@ def simulated(make: Callable[..., Any], machine: Simulator, **options: Any) -> A
     engine = make(machine=machine, **options)
     engine.limit = contextlib.nullcontext()
     engine.later = machine.later
+    engine.machine = machine
     return engine

@@ -1,0 +1,262 @@
+"""Gradients that the engine still owes: what backward pushes when it does not run a rule on the spot.
+
+With an INLINE_FIRST engine backward runs rules in the caller, on raw arrays, as with any inline engine. A rule is handed
+over where something it reads is pending, and where its result is only wanted at the end: the gradient of a
+parameter is on nobody's way, so while a worker computes it the caller goes on to the layers below. The result is an
+:class:`Owed`; sums with it and its delivery are handed over as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from ..dispatch.array import Array
+from ..dispatch.deferred import WORTH_NS, Promised, tied, variable_of
+from ..dispatch.faults import AT_THE_CALL
+from ..dispatch.recording import Leaf
+from ..spec import MXCoreError
+
+__all__ = ["Owed", "Owing", "settled_value"]
+
+
+class Owed:
+    """A raw gradient that is computed behind ``var``; ``data`` is None until then."""
+
+    __slots__ = ("__weakref__", "data", "engine", "var")
+
+    def __init__(self, engine: Any, var: Any) -> None:
+        self.engine = engine
+        self.var = var
+        self.data: Any = None
+
+    def take(self) -> Any:
+        """Return the gradient and let go of it."""
+        data, self.data = self.data, None
+        return data
+
+    @classmethod
+    def ready(cls, engine: Any, data: Any) -> Owed:
+        """Return one whose data are there."""
+        made = cls(engine, engine.new_variable("gradient"))
+        made.data = data
+        return made
+
+
+def settled_value(d: Any) -> Any:
+    """Return a raw gradient, waiting for it if it is owed; raise what it failed with."""
+    if d.__class__ is Owed:
+        d.engine.wait_for_variable(d.var)
+        return d.data
+    return d
+
+
+def _value(d: Any) -> Any:
+    """As :func:`settled_value`, inside a task that reads it."""
+    if d.__class__ is Owed:
+        return d.data
+    if d.__class__ is list:
+        return [_value(each) for each in d]
+    return d
+
+
+class Owing:
+    """What one backward has pushed.
+
+    Parameters
+    ----------
+    engine : Engine
+        With INLINE_FIRST.
+    failed : callable
+        ``failed(node, error) -> MXCoreError``.
+    namespace : callable
+        ``namespace(library) -> F`` for rules on raw arrays.
+    """
+
+    def __init__(self, engine: Any, failed: Any, namespace: Any) -> None:
+        self._engine = engine
+        self._failed = failed
+        self._namespace = namespace
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def known(node: Any) -> bool:
+        """Whether the engine knows anything that the rule of ``node`` reads."""
+        if node.out.__class__ is Promised:
+            return True
+        for x in node.inputs:
+            if x is not None and tied(x):
+                return True
+        return False
+
+    def _reads(self, node: Any, g: Any) -> list[Any]:
+        """The variables that a rule reads."""
+        engine = self._engine
+        reads = [d.var for d in (g if g.__class__ is list else [g]) if d.__class__ is Owed]
+        reads += [variable_of(x, engine) for x in node.inputs if x is not None and tied(x)]
+        if node.out.__class__ is Promised:
+            reads += [var for _, var in node.out.variables]
+        return reads
+
+    def plus(self, a: Any, b: Any) -> Any:
+        """Return ``a + b`` of gradients of which one may be owed."""
+        if a.__class__ is not Owed and b.__class__ is not Owed:
+            return a + b
+        both = [d for d in (a, b) if d.__class__ is Owed]
+        if all(not d.var.flags for d in both):
+            return _value(a) + _value(b)
+        result = Owed(self._engine, self._engine.new_variable("gradient"))
+
+        def run() -> None:
+            result.data = _value(a) + _value(b)
+
+        self._engine.push(run, [d.var for d in both], [result.var], name="gradient sum")
+        return result
+
+    # -- rules ---------------------------------------------------------------------------------------------------
+
+    def pull(self, node: Any, g: Any, needs: list[bool]) -> list[Any]:
+        """Run the rule of ``node`` or hand it over; return its gradients, raw or owed, None where there is none."""
+        engine, bound, inputs = self._engine, node.bound, node.inputs
+        reads = self._reads(node, g)
+        operator = bound.operator
+        if getattr(operator, "attributes", None) is None:  # a user's function: it runs in the user's thread
+            engine.settle(reads)
+            return self._run(node, _settle_all(g), needs, None)
+        groups = self._groups(node, needs)
+        estimates = [self._estimate(node, g, group) for group in groups]
+        pending = any(v.flags for v in reads)
+        if pending and engine.crowded is False and all(0 < e.ns < WORTH_NS for e in estimates):
+            if not any(v.error is not None for v in reads):
+                engine.settle(reads)
+                pending = any(v.flags for v in reads)
+        if pending or engine.crowded:
+            return self._merge([self._push(node, g, group, reads, e) for group, e in zip(groups, estimates)])
+        value = _value(g)
+        if len(groups) == 2 and estimates[1].ns >= WORTH_NS and estimates[0].ns >= WORTH_NS:
+            later = self._push(node, g, groups[1], reads, estimates[1])
+            return self._merge([self._run(node, value, groups[0], estimates[0]), later])
+        return self._merge([self._run(node, value, group, e) for group, e in zip(groups, estimates)])
+
+    @staticmethod
+    def _groups(node: Any, needs: list[bool]) -> list[list[bool]]:
+        """What is computed apart: first what the layers below wait for, then what is for leaves."""
+        if node.bound.separate:
+            leaves = [need and x._tape.__class__ is Leaf for x, need in zip(node.inputs, needs)]
+            onward = [need and not leaf for need, leaf in zip(needs, leaves)]
+            if any(leaves) and any(onward):
+                return [onward, leaves]
+        return [needs]
+
+    @staticmethod
+    def _merge(parts: list[list[Any]]) -> list[Any]:
+        if len(parts) == 1:
+            return parts[0]
+        return [a if a is not None else b for a, b in zip(*parts)]
+
+    def _estimate(self, node: Any, g: Any, group: list[bool]) -> Any:
+        """Return the estimate of a rule, for inputs of these shapes."""
+        bound = node.bound
+        key = (tuple([None if x is None else _shape(x) for x in node.inputs]), tuple(group))
+        found = bound.backward.get(key)
+        if found is None or found[0] is not self._engine:
+            name = ("backward", bound.operator.name, repr(bound.attributes), repr(key), getattr(bound.library, "name", ""))
+            found = bound.backward[key] = (self._engine, self._engine.estimate(name))
+        return found[1]
+
+    def _compute(self, node: Any, g: Any, needs: list[bool]) -> Any:
+        out = node.out
+        if out.__class__ is Promised:
+            out = out.value()
+        bound = node.bound
+        arrays = tuple([None if x is None else x._data for x in node.inputs])
+        return bound.pullback(self._namespace(bound.library), g, arrays, out, needs)
+
+    def _run(self, node: Any, g: Any, needs: list[bool], estimate: Any) -> list[Any]:
+        """Run a rule in the caller. An error fails its gradients; it is raised where they are read."""
+        try:
+            if estimate is not None and estimate.countdown <= 0:
+                began = perf_counter_ns()
+                ds = self._compute(node, g, needs)
+                estimate.record(perf_counter_ns() - began)
+            else:
+                ds = self._compute(node, g, needs)
+                if estimate is not None:
+                    estimate.countdown -= 1
+        except Exception as e:
+            if estimate is None or isinstance(e, AT_THE_CALL):
+                raise
+            return self._fail(node, needs, self._error(node, e))
+        return [d if need else None for need, d in zip(needs, ds)]
+
+    def _error(self, node: Any, e: Exception) -> Exception:
+        if isinstance(e, MXCoreError):
+            return e
+        error: Exception = self._failed(node, e)
+        error.__cause__ = e
+        return error
+
+    def _fail(self, node: Any, needs: list[bool], error: Exception) -> list[Any]:
+        engine = self._engine
+        owed = [Owed(engine, engine.new_variable("gradient")) if need else None for need in needs]
+        engine.fail([o.var for o in owed if o is not None], error, f"backward {node.bound.operator.name}")
+        return owed
+
+    def fail(self, node: Any, error: Exception) -> list[tuple[Any, Any]]:
+        """Return failed gradients for the inputs of ``node``, each with its tape entry."""
+        needs = [x is not None and x._tape is not None for x in node.inputs]
+        return [(x._tape, o) for x, o in zip(node.inputs, self._fail(node, needs, error)) if o is not None]
+
+    def _push(self, node: Any, g: Any, needs: list[bool], reads: list[Any], estimate: Any) -> list[Any]:
+        """Hand a rule over."""
+        engine = self._engine
+        owed: list[Any] = [Owed(engine, engine.new_variable("gradient")) if need else None for need in needs]
+        held = _Held(node)
+
+        def run() -> None:
+            try:
+                ds = self._compute(held, _value(g), needs)
+            except Exception as e:
+                error = self._error(held, e)
+                raise error  # chained already
+            for o, d in zip(owed, ds):
+                if o is not None:
+                    o.data = d
+
+        name = f"backward {node.bound.operator.name}"
+        engine.push(run, reads, [o.var for o in owed if o is not None], name=name, estimate=estimate)
+        return owed
+
+    # -- delivery ------------------------------------------------------------------------------------------------
+
+    def deliver(self, grad: Array, d: Owed, put: Any, add: bool) -> None:
+        """Put an owed gradient into the array ``grad`` with ``put(grad, value)``, when it is there."""
+        engine = self._engine
+        own = variable_of(grad, engine)
+
+        def run() -> None:
+            put(grad, d.take())  # no name here: see put
+
+        engine.push(run, [d.var, own] if add else [d.var], [own], name="gradient")
+
+
+class _Held:
+    """What a pushed rule reads of its node: the node itself is cleared when backward has passed it."""
+
+    __slots__ = ("bound", "inputs", "out")
+
+    def __init__(self, node: Any) -> None:
+        self.bound = node.bound
+        self.inputs = node.inputs
+        self.out = node.out
+
+
+def _shape(x: Any) -> Any:
+    data = x._data
+    return data.shape if data is not None else x._cell.shape
+
+
+def _settle_all(g: Any) -> Any:
+    return [settled_value(each) for each in g] if g.__class__ is list else settled_value(g)
