@@ -97,7 +97,7 @@ class Owing:
         reads = [d.var for d in (g if g.__class__ is list else [g]) if d.__class__ is Owed]
         reads += [variable_of(x, engine) for x in node.inputs if x is not None and tied(x)]
         if node.out.__class__ is Promised:
-            reads += [var for _, var in node.out.variables]
+            reads += [cell.var for cell in node.out.cells]
         return reads
 
     def plus(self, a: Any, b: Any) -> Any:

@@ -196,30 +196,32 @@ def _record(bound: Any, inputs: Sequence[Any], ys: list[Any], held: Any) -> None
     node = new_node(bound, tuple(inputs), Promised(ys, held, bound))
     for i, y in enumerate(ys):
         y._tape = node if bound.outputs == 1 else Output(node, i)
+        node.watch(y._cell)
 
 
 class Promised:
     """Outputs of a pushed call, for its tape node: raw arrays once the engine has made them.
 
-    Holds a list that the task fills, not the arrays themselves, which would be a reference cycle.
+    Holds a list that the task fills, not the arrays themselves, which would be a reference cycle; and their cells, whose
+    variables would die with the arrays.
 
     Attributes
     ----------
-    variables : list of (Engine, Variable)
+    cells : list of Cell
         Of the visible outputs.
     """
 
-    __slots__ = ("bound", "held", "variables")
+    __slots__ = ("bound", "cells", "held")
 
     def __init__(self, ys: list[Any], held: Any, bound: Any) -> None:
         self.held = held
         self.bound = bound
-        self.variables = [(y._cell.engine, y._cell.var) for y in ys if y._cell is not None]
+        self.cells = [y._cell for y in ys]
 
     def settle(self) -> Any:
         """Wait, then return the raw output, or the tuple of raw outputs."""
-        for engine, var in self.variables:
-            engine.wait_for_variable(var)
+        for cell in self.cells:
+            cell.engine.wait_for_variable(cell.var)
         return self.value()
 
     def value(self) -> Any:

@@ -228,14 +228,15 @@ class use:
         if engine is None and storage is None and ops is None:
             raise ConfigError("mx.use: name what to use: engine=, storage= or ops=.")
         with _lock:
-            self._before = current()
+            self._before = _current  # None: the defaults, which are not made for nothing
             _bind(_build(self._before, {"engine": engine, "storage": storage, "ops": ops}))
 
     def __enter__(self) -> Runtime:
         return current()
 
     def __exit__(self, *exc: Any) -> None:
-        _bind(self._before)
+        with _lock:
+            _bind(self._before if self._before is not None else _build(None, {}))
 
 
 def device_count(device_type: str) -> int:

@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 
 from ..engine.pieces import pieces
-from ..spec.engine import Engine, EngineCapability, FnProperty
+from ..spec.engine import Engine, EngineCapability, FnProperty, InlineFirst
 from ..spec.errors import EngineError
 from .engine_programs import Program, run_program
 
@@ -1029,6 +1029,43 @@ class EngineConformance:
             part = [0] * 8
             within(lambda: engine.parallel_for(8, 1, lambda start, stop: part.__setitem__(start, start)))
             assert part == list(range(8))
+
+    def test_inline_first(self, engine: Any) -> None:
+        x, y, log = engine.new_variable(), engine.new_variable(), []
+        if not self.claims(engine, EngineCapability.INLINE_FIRST):
+            engine.push(lambda: log.append(1), [], [x])
+            within(engine.wait_for_all)
+            assert log == [1]
+            return
+        assert isinstance(engine, InlineFirst)
+        assert (x.flags, x.readers) == (0, 0)
+        engine.here()
+        assert engine.crowded is False
+        with self.holding(engine, x):
+            assert x.flags != 0, "a pending write shows in the flags"
+            engine.push(lambda: log.append("read"), [x], [y], nbytes=8, estimate=engine.estimate(("conformance", "read")))
+            assert y.flags != 0
+        within(lambda: engine.settle([x, y]))
+        assert (log, x.flags, y.flags, x.readers) == (["read"], 0, 0, 0)
+        error = Boom("ran in the caller")
+        engine.fail([x], error, "inline")
+        assert x.error is error and x.version == 2 and x.flags != 0
+        within(lambda: engine.settle([x]))  # raises nothing
+        assert self.raised(lambda: engine.wait_for_variable(x)) is error
+        assert self.settle(engine) == [], "a wait reported it"
+        engine.push(lambda: None, [], [x])
+        within(lambda: engine.wait_for_variable(x))
+        assert x.flags == 0
+        engine.fail([y], error := Boom("never read"), "inline")
+        assert self.settle(engine) == [error]
+        estimate = engine.estimate(("conformance", 1))
+        assert engine.estimate(("conformance", 1)) is estimate and estimate.ns == 0
+        for _ in range(40):
+            estimate.record(5000)
+        assert 4000 <= estimate.ns <= 6000 and estimate.countdown > 0
+        together([lambda: engine.push(lambda: None, [], [y])])
+        assert engine.crowded is True
+        within(engine.wait_for_all)
 
     # -- everything at once --------------------------------------------------------------------------------------
 

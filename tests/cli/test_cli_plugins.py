@@ -37,7 +37,7 @@ def test_list_reads_metadata_only(run, faults):
     assert found["x"]["needs mxcore"] == ">=2,<3"
     assert (found["good"]["entry point"], found["good"]["version"]) == ("good_engine", "1.0")
     naive = next(row for row in rows if row["name"] == "naive" and row["distribution"] == "mxcore")
-    assert (naive["api"], naive["state"], naive["version"]) == ("1.0", "built-in", __version__)
+    assert (naive["api"], naive["state"], naive["version"]) == ("1.1", "built-in", __version__)
 
 
 def test_list_as_table(run):

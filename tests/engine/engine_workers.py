@@ -16,7 +16,7 @@ class WorkerEngine(SeededEngine):
     """Runs the ready function of highest priority on the first free of ``workers`` threads."""
 
     name = "workers"
-    capabilities = frozenset(EngineCapability) - {EngineCapability.INLINE}
+    capabilities = frozenset(EngineCapability) - {EngineCapability.INLINE, EngineCapability.INLINE_FIRST}
 
     def __init__(self, workers=3):
         super().__init__(patience_s=10.0)

@@ -467,4 +467,4 @@ def test_errors_are_those_of_mxnet_code_too():
     with pytest.raises(ParameterError):
         nd.zeros((2, 2), stype="coo")
     with pytest.raises(mx.base.MXNetError):
-        sparse.retain(rows(), nd.array([7]))
+        sparse.retain(rows(), nd.array([7])).wait_to_read()

@@ -246,7 +246,7 @@ def test_take_modes_as_mxnet():
     assert rows_of(nd.take(x, nd.array([-1, 0, 5]), mode="wrap")) == [[4, 5], [0, 1], [4, 5]]
     for bad in (-1, 3):
         with pytest.raises(OperatorError, match=f"position {bad} is out of bounds for axis 0 with length 3"):
-            nd.take(x, nd.array([bad]), mode="raise")
+            nd.take(x, nd.array([bad]), mode="raise").wait_to_read()
 
 
 def test_gather_nd_counts_from_the_end_and_checks():
@@ -254,7 +254,7 @@ def test_gather_nd_counts_from_the_end_and_checks():
     assert rows_of(nd.gather_nd(x, nd.array([[-1, 0], [0, -1]]))) == [2, 1]
     for kind in (IndexError, OperatorError):
         with pytest.raises(kind, match="position -3 is out of bounds for axis 0"):
-            nd.gather_nd(x, nd.array([[-3, 0]]))
+            nd.gather_nd(x, nd.array([[-3, 0]])).wait_to_read()
 
 
 def test_one_hot_ignores_positions_outside():

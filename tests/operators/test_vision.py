@@ -220,7 +220,7 @@ def test_an_empty_region_is_named():
     with pytest.raises(mx.MXNetError, match=r"_contrib_ROIAlign.*region 0 is empty"):
         C.ROIAlign(
             mx.nd.ones((1, 1, 4, 4)), mx.nd.array([[0, 2, 2, 2, 2]]), pooled_size=(1, 1), spatial_scale=1, aligned=True
-        )
+        ).wait_to_read()
 
 
 def test_roi_pooling_takes_the_maximum_and_gives_it_the_gradient():

@@ -130,13 +130,13 @@ def test_wrong_contract_version_is_refused_before_the_factory_runs(make):
     with pytest.raises(BackendIncompatible) as caught:
         registry.create("engine", "x")
     assert str(caught.value) == (
-        f"engine 'x' (dist 2.0.1) needs engine API 2.0; this mxcore ({__version__}) offers 1.0. "
+        f"engine 'x' (dist 2.0.1) needs engine API 2.0; this mxcore ({__version__}) offers 1.1. "
         "Upgrade mxcore to >=2,<3 or install dist <2."
     )
     with pytest.raises(BackendIncompatible) as caught:
         registry.create("engine", "old")
     assert str(caught.value) == (
-        f"engine 'old' (fault-old 0.3.1) needs engine API 0.9; this mxcore ({__version__}) offers 1.0. "
+        f"engine 'old' (fault-old 0.3.1) needs engine API 0.9; this mxcore ({__version__}) offers 1.1. "
         "Upgrade fault-old or install mxcore that offers engine API 0.9."
     )
     assert {one.state for one in registry.candidates("engine") if not one.builtin} == {State.INCOMPATIBLE}

@@ -176,7 +176,7 @@ class TestRegistrar:
             registrar.operator(object())
         with pytest.raises(PluginError, match="it cannot be called"):
             registrar.instrument(3, ["push"])
-        with pytest.raises(PluginError, match=r"there is no event 'psh'\. Events: operator, push"):
+        with pytest.raises(PluginError, match=r"there is no event 'psh'\. Events: push, begin"):
             registrar.instrument(print, ["psh"])
         with pytest.raises(PluginError, match="it has to be an OptionRecord"):
             registrar.option("x")

@@ -32,6 +32,34 @@ def by_stretch(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def filling(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``fn(xp, *arrays, out)`` like :func:`by_stretch`; large NumPy floats get stretches of the result as ``out``.
+
+    ``fn`` returns its result and makes it itself where ``out`` is None.
+    """
+
+    def run(xp: Any, *arrays: Any) -> Any:
+        x = arrays[0]
+        if xp is not np or x.size < LARGE or not _alike(x, arrays):
+            return fn(xp, *arrays)
+        y = np.empty(x.shape, x.dtype)
+        elementwise(lambda *parts: fn(np, *parts[:-1], out=parts[-1]), *arrays, y)
+        return y
+
+    return run
+
+
+def _alike(x: np.ndarray, arrays: Sequence[np.ndarray]) -> bool:
+    return x.dtype.kind == "f" and all(
+        a.flags.c_contiguous and a.shape == x.shape and a.dtype == x.dtype for a in arrays
+    )
+
+
+def put(fn: Callable[..., Any], out: Any, *arrays: Any) -> Any:
+    """Return ``fn(*arrays)``, written to ``out`` if there is one."""
+    return fn(*arrays) if out is None else fn(*arrays, out=out)
+
+
 def by_rows(xp: Any, fn: Callable[..., Any], inside: bool, gives: Sequence[Any], *arrays: Any) -> Any:
     """Return ``fn(*arrays)``, a function of each slice along axis 0; large ones go some slices at a time.
 

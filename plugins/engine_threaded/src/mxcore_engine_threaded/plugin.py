@@ -63,8 +63,8 @@ def mxcore_register_engines(registrar: Any) -> None:
     for option in OPTIONS:
         registrar.option(option)
     for name, priority, doc in (
-        ("threaded", -20, "One pool of threads for all devices."),
-        ("threaded_per_device", -10, "Threads by device and purpose; the default once installed."),
+        ("threaded", 10, "One pool of threads for all devices."),
+        ("threaded_per_device", 20, "Threads by device and purpose; the default once installed."),
     ):
         registrar.engine(
             BackendRecord(
