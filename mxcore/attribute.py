@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-_state = threading.local()
+from ._scopes import ScopeType
 
 
-class AttrScope:
+class AttrScope(metaclass=ScopeType):
     """Attributes for symbols made inside ``with AttrScope(ctx_group="dev1"):``; a context manager.
+
+    ``AttrScope.current`` is this thread's scope; it may be set.
 
     Raises
     ------
@@ -39,19 +40,16 @@ class AttrScope:
         return merged
 
     def __enter__(self) -> AttrScope:
-        old = current()
+        old = AttrScope.current
         self._old.append((old, self._attr))
         self._attr = {**old._attr, **self._attr}
-        _state.current = self
+        AttrScope.current = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _state.current, self._attr = self._old.pop()
+        AttrScope.current, self._attr = self._old.pop()
 
 
 def current() -> AttrScope:
     """Return this thread's current scope."""
-    found = getattr(_state, "current", None)
-    if found is None:
-        found = _state.current = AttrScope()
-    return found
+    return AttrScope.current

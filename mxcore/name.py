@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-_state = threading.local()
+from ._scopes import ScopeType
 
 
-class NameManager:
+class NameManager(metaclass=ScopeType):
     """Gives names to objects that were not named; a context manager.
+
+    ``NameManager.current`` is this thread's manager; it may be set.
 
     Examples
     --------
@@ -32,12 +33,12 @@ class NameManager:
         return f"{hint}{n}"
 
     def __enter__(self) -> NameManager:
-        self._old.append(getattr(_state, "current", None))
-        _state.current = self
+        self._old.append(NameManager.current)
+        NameManager.current = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _state.current = self._old.pop()
+        NameManager.current = self._old.pop()
 
 
 class Prefix(NameManager):
@@ -54,7 +55,4 @@ class Prefix(NameManager):
 
 def current() -> NameManager:
     """Return this thread's current name manager."""
-    found = getattr(_state, "current", None)
-    if found is None:
-        found = _state.current = NameManager()
-    return found
+    return NameManager.current

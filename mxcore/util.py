@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -16,20 +17,51 @@ from .context import num_gpus
 from .spec.errors import MXCoreError
 
 
+class _NumpyArrayScope:
+    """Scope of :func:`np_array`. It can be made either way, but entered only with ``is_np_array=False``.
+
+    ``_current.value`` is this thread's scope, if it has entered one.
+    """
+
+    _current: Any = threading.local()
+
+    def __init__(self, is_np_array: bool) -> None:
+        self._is_np_array = is_np_array
+        self._old: list[_NumpyArrayScope] = []
+
+    def __enter__(self) -> _NumpyArrayScope:
+        if self._is_np_array:
+            raise _refusal("np_array")
+        self._old.append(getattr(_NumpyArrayScope._current, "value", None) or _NumpyArrayScope(False))
+        _NumpyArrayScope._current.value = self
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _NumpyArrayScope._current.value = self._old.pop()
+
+
+def _refusal(what: str) -> MXCoreError:
+    return MXCoreError(
+        f"NumPy semantics ({what}) are not part of this version of mxcore. Use mx.nd arrays, which have the same "
+        "operators under MXNet 1.x names."
+    )
+
+
 def is_np_shape() -> bool:
     """Whether arrays without axes are allowed; False in this version."""
     return False
 
 
 def is_np_array() -> bool:
-    """Whether Gluon makes ``mx.np`` arrays; False in this version."""
-    return False
+    """Whether Gluon makes ``mx.np`` arrays: what this thread's :func:`np_array` scope says, False without one."""
+    scope = getattr(_NumpyArrayScope._current, "value", None)
+    return bool(scope is not None and scope._is_np_array)
 
 
 def set_np_shape(active: bool) -> bool:
     """Switch NumPy shape semantics; only off in this version. Returns what it was."""
     if active:
-        raise MXCoreError("NumPy shape semantics (set_np) are not part of this version of mxcore.")
+        raise _refusal("set_np_shape")
     return False
 
 
@@ -40,16 +72,23 @@ def np_shape(active: bool = True) -> Any:
     yield
 
 
-@contextmanager
-def np_array(active: bool = True) -> Any:
-    """Scope in which Gluon makes ``mx.np`` arrays; only ``active=False`` in this version."""
-    set_np(array=active)
-    yield
+def np_array(active: bool = True) -> _NumpyArrayScope:
+    """Return a scope in which Gluon makes ``mx.np`` arrays; only ``active=False`` can be entered in this version.
+
+    Examples
+    --------
+    >>> import mxcore as mx
+    >>> with mx.np_array(False):
+    ...     mx.is_np_array()
+    False
+    """
+    return _NumpyArrayScope(active)
 
 
 def set_np(shape: bool = True, array: bool = True) -> None:
     """Switch NumPy semantics; only off in this version."""
-    set_np_shape(shape or array)
+    if shape or array:
+        raise _refusal("set_np")
 
 
 def reset_np() -> None:

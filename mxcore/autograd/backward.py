@@ -247,7 +247,7 @@ def run(
                         error = _failed(node, e)
                         error.__cause__ = e
                     if owing is None or isinstance(e, AT_THE_CALL):
-                        raise error  # chained already
+                        raise error  # noqa: B904 (chained already)
                     for t, bad in owing.fail(node, error):
                         deposit(t, bad)
                 x = y = d = None

@@ -8,11 +8,11 @@ parameter is on nobody's way, so while a worker computes it the caller goes on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from time import perf_counter_ns
 from typing import Any
 
-from ..dispatch.array import Array
+from ..dispatch.array import Array, dtype_of
 from ..dispatch.deferred import WORTH_NS, Promised, tied, variable_of
 from ..dispatch.faults import AT_THE_CALL
 from ..dispatch.recording import Leaf
@@ -119,7 +119,7 @@ class Owing:
 
     def pull(self, node: Any, g: Any, needs: list[bool]) -> list[Any]:
         """Run the rule of ``node`` or hand it over; return its gradients, raw or owed, None where there is none."""
-        engine, bound, inputs = self._engine, node.bound, node.inputs
+        engine, bound = self._engine, node.bound
         reads = self._reads(node, g)
         operator = bound.operator
         if getattr(operator, "attributes", None) is None:  # a user's function: it runs in the user's thread
@@ -128,15 +128,15 @@ class Owing:
         groups = self._groups(node, needs)
         estimates = [self._estimate(node, g, group) for group in groups]
         pending = any(v.flags for v in reads)
-        if pending and engine.crowded is False and all(0 < e.ns < WORTH_NS for e in estimates):
-            if not any(v.error is not None for v in reads):
-                engine.settle(reads)
-                pending = any(v.flags for v in reads)
+        cheap = not engine.crowded and all(0 < e.ns < WORTH_NS for e in estimates)
+        if pending and cheap and not any(v.error is not None for v in reads):
+            engine.settle(reads)
+            pending = any(v.flags for v in reads)
         if pending or engine.crowded:
             return self._merge([self._push(node, g, group, reads, e) for group, e in zip(groups, estimates)])
         value = _value(g)
         if len(groups) == 2 and estimates[1].ns >= WORTH_NS and estimates[0].ns >= WORTH_NS:
-            later = self._push(node, g, groups[1], reads, estimates[1])
+            later = self._push(node, g, groups[1], reads, estimates[1], "only wanted at the end of backward")
             return self._merge([self._run(node, value, groups[0], estimates[0]), later])
         return self._merge([self._run(node, value, group, e) for group, e in zip(groups, estimates)])
 
@@ -162,7 +162,13 @@ class Owing:
         key = (tuple([None if x is None else _shape(x) for x in node.inputs]), tuple(group))
         found = bound.backward.get(key)
         if found is None or found[0] is not self._engine:
-            name = ("backward", bound.operator.name, repr(bound.attributes), repr(key), getattr(bound.library, "name", ""))
+            name = (
+                "backward",
+                bound.operator.name,
+                repr(bound.attributes),
+                repr(key),
+                getattr(bound.library, "name", ""),
+            )
             found = bound.backward[key] = (self._engine, self._engine.estimate(name))
         return found[1]
 
@@ -180,7 +186,12 @@ class Owing:
             if estimate is not None and estimate.countdown <= 0:
                 began = perf_counter_ns()
                 ds = self._compute(node, g, needs)
-                estimate.record(perf_counter_ns() - began)
+                took = perf_counter_ns() - began
+                name = f"backward {node.bound.operator.name}"
+                self._engine.note(
+                    name, estimate.ns, took, "caller", "nothing pending, and the layers below wait for it"
+                )
+                estimate.record(took)
             else:
                 ds = self._compute(node, g, needs)
                 if estimate is not None:
@@ -209,7 +220,9 @@ class Owing:
         needs = [x is not None and x._tape is not None for x in node.inputs]
         return [(x._tape, o) for x, o in zip(node.inputs, self._fail(node, needs, error)) if o is not None]
 
-    def _push(self, node: Any, g: Any, needs: list[bool], reads: list[Any], estimate: Any) -> list[Any]:
+    def _push(
+        self, node: Any, g: Any, needs: list[bool], reads: list[Any], estimate: Any, why: str = "its inputs are pending"
+    ) -> list[Any]:
         """Hand a rule over."""
         engine = self._engine
         owed: list[Any] = [Owed(engine, engine.new_variable("gradient")) if need else None for need in needs]
@@ -219,14 +232,21 @@ class Owing:
             try:
                 ds = self._compute(held, _value(g), needs)
             except Exception as e:
-                error = self._error(held, e)
-                raise error  # chained already
+                raise self._error(held, e) from (None if isinstance(e, MXCoreError) else e)
             for o, d in zip(owed, ds):
                 if o is not None:
                     o.data = d
 
         name = f"backward {node.bound.operator.name}"
-        engine.push(run, reads, [o.var for o in owed if o is not None], name=name, estimate=estimate)
+        engine.push(
+            run,
+            reads,
+            [o.var for o in owed if o is not None],
+            name=name,
+            estimate=estimate,
+            nbytes=_nbytes(node, needs),
+            why=why,
+        )
         return owed
 
     # -- delivery ------------------------------------------------------------------------------------------------
@@ -256,6 +276,11 @@ class _Held:
 def _shape(x: Any) -> Any:
     data = x._data
     return data.shape if data is not None else x._cell.shape
+
+
+def _nbytes(node: Any, needs: list[bool]) -> int:
+    """Bytes of the gradients asked for; they are as large as the inputs."""
+    return sum(math.prod(_shape(x)) * dtype_of(x).itemsize for x, need in zip(node.inputs, needs) if need)
 
 
 def _settle_all(g: Any) -> Any:

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 
+from .._files import replacing
 from ..spec.errors import ConfigError
 
 #: Named in messages about the variable that replaces the search.
@@ -96,7 +97,9 @@ def edit_list(path: str, option: str, *, add: str = "", remove: str = "") -> boo
     if present:
         with open(path, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
-    _write(path, _with_option(lines, option, ",".join(wanted)))
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with replacing(path, text=True) as stream:
+        stream.write("\n".join(_with_option(lines, option, ",".join(wanted))) + "\n")
     return True
 
 
@@ -122,17 +125,6 @@ def _with_option(lines: list[str], option: str, value: str) -> list[str]:
     if value:
         kept.insert(header, f"{option} = {value}")
     return kept
-
-
-def _write(path: str, lines: list[str]) -> None:
-    """Replace the file in one step: a reader sees the old or the new text, never half."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write("\n".join(lines) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
 
 
 def _home(environ: Mapping[str, str]) -> str:

@@ -338,7 +338,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     outs = None
     if out is not None:
         outs = _check_out(bound, out, specs, recording)
-    estimate = None
+    estimate: Any = None
     if not now.inline:
         hints: dict[str, Any] = {}
         if now.first:
@@ -371,10 +371,12 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
         if number:
             ended(number, operator.name, ctx, error)
         if now.inline or specs is None or isinstance(error, AT_THE_CALL):
-            raise error  # chained already
+            raise error  # noqa: B904 (chained already)
         return fail_call(now, bound, inputs, specs, outs, cls, ctx, recording, error)
     if began:
-        estimate.record(perf_counter_ns() - began)
+        took = perf_counter_ns() - began
+        now.engine.note(operator.name, estimate.ns, took, "caller", "nothing pending")
+        estimate.record(took)
     elif estimate is not None:
         estimate.countdown -= 1
 

@@ -21,7 +21,18 @@ from .faults import failed
 from .recording import Output, new_node
 from .writes import touched
 
-__all__ = ["NEVER_MEASURED", "WORTH_NS", "Promised", "fail_call", "mutate", "push_call", "runs_here", "store", "tied", "variable_of"]
+__all__ = [
+    "NEVER_MEASURED",
+    "WORTH_NS",
+    "Promised",
+    "fail_call",
+    "mutate",
+    "push_call",
+    "runs_here",
+    "store",
+    "tied",
+    "variable_of",
+]
 
 #: Less than this is not worth the way to another thread and back.
 WORTH_NS = 160_000

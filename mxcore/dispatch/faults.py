@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..operators import Operator, Spec
-from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, OutOfDeviceMemory, ParameterError, ShapeError
+from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, OutOfDeviceMemory, ShapeError
 from .array import dtype_of, shape_of
 
 __all__ = ["AT_THE_CALL", "bad_input", "check_same_dtype", "describe", "failed"]
 
 #: Errors in how a call was written, not in the values it met: raised there even where other errors wait for a sync point.
-AT_THE_CALL = (ShapeError, DTypeError, ParameterError, AutogradError)
+AT_THE_CALL = (ShapeError, DTypeError, AutogradError)
 
 
 def describe(operator: Operator, specs: Sequence[Any], attributes: dict[str, Any]) -> str:
@@ -57,7 +57,7 @@ def bad_input(operator: Operator, position: int, x: Any) -> Exception:
     )
 
 
-def failed(bound: Bound, inputs: Sequence[Any], ctx: Any, e: BaseException) -> Exception:
+def failed(bound: Any, inputs: Sequence[Any], ctx: Any, e: BaseException) -> Exception:
     """Return the error for a kernel that raised, to be chained to ``e``."""
     specs = [None if x is None else Spec(shape_of(x), dtype_of(x)) for x in inputs]
     text = (

@@ -18,7 +18,7 @@ from .dependency import (
 )
 from .naive import NaiveEngine
 from .pieces import pieces, run_serially
-from .process import bulk, set_bulk_size
+from .process import bulk, explain, set_bulk_size
 
 __all__ = [
     "Completion",
@@ -29,6 +29,7 @@ __all__ = [
     "Task",
     "Variable",
     "bulk",
+    "explain",
     "pieces",
     "push_site",
     "retire",

@@ -38,3 +38,26 @@ def set_bulk_size(size: int) -> int:
     global _size
     before, _size = _size, int(size)
     return before
+
+
+def explain() -> str:
+    """Return what the engine of the process predicted, what happened, and why each function ran where it did.
+
+    Covers what was timed since the last call. Never blocks.
+
+    Examples
+    --------
+    >>> import mxcore as mx
+    >>> with mx.use(engine="naive"):
+    ...     print(mx.engine.explain())
+    engine 'naive' runs every function at its push, in the thread that pushes it: there is nothing to predict
+    """
+    engine = _find[0]()
+    told = getattr(engine, "explain", None)
+    if told is None:
+        return (
+            f"engine '{engine.name}' runs every function at its push, in the thread that pushes it: "
+            "there is nothing to predict"
+        )
+    text: str = told()
+    return text

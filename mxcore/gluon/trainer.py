@@ -13,10 +13,10 @@ from typing import Any
 
 from .. import autograd, ndarray
 from .. import optimizer as opt
+from .._files import replacing
 from ..base import MXNetError
 from ..context import Context
 from .parameter import Parameter, ParameterDict
-from .utils import replace_file
 
 __all__ = ["Trainer"]
 
@@ -85,7 +85,9 @@ class _DeviceStore:
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
         """Write the updater's states."""
-        _write(fname, self._updater.get_states(dump_optimizer))
+        states = self._updater.get_states(dump_optimizer)
+        with replacing(fname) as file:
+            file.write(states)
 
     def load_optimizer_states(self, fname: str) -> None:
         """Read the updater's states."""
@@ -98,19 +100,6 @@ def _copy_to_all(value: Any, out: Sequence[Any]) -> None:
         for array in out:
             if array is not value:
                 array[:] = value.as_in_context(array.ctx)
-
-
-def _write(fname: str, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    import tempfile  # here, because few programs need it
-
-    folder = os.path.dirname(os.path.abspath(fname))
-    descriptor, partial = tempfile.mkstemp(dir=folder, prefix=os.path.basename(fname) + ".")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    replace_file(partial, fname)
 
 
 class Trainer:
@@ -423,7 +412,9 @@ class Trainer:
                 raise AssertionError(f"states cannot be saved while Parameters have no value yet: {names}.")
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
         else:
-            _write(fname, self._updaters[0].get_states(dump_optimizer=True))
+            states = self._updaters[0].get_states(dump_optimizer=True)
+            with replacing(fname) as file:
+                file.write(states)
 
     def load_states(self, fname: str) -> None:
         """Read what :meth:`save_states` wrote. The file may run code when read (a pickle): only load what you trust."""

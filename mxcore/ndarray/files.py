@@ -8,19 +8,16 @@ wrong, in which array, at which byte. Writing is atomic: a file is complete or a
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import os
-import secrets
-import shutil
-import stat
 import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from .._files import replacing
 from ..context import num_gpus
 from ..dispatch import runtime
 from ..dispatch.array import settled, wrap
@@ -477,35 +474,10 @@ def save(fname: Any, data: Any) -> None:
     ...     [x.shape for x in mx.nd.load(os.path.join(folder, "list.params"))]
     [(2, 3), (4,)]
     """
-    path = os.path.realpath(_path(fname, "save"))
+    path = _path(fname, "save")
     names, arrays = _named(data)
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        # A pipe or a device cannot be replaced, only written to.
-        with open(path, "wb") as stream:
-            _write(stream, names, arrays, len(arrays))
-        return
-    folder, base = os.path.split(path)
-    temporary = os.path.join(folder, f".{base}.{secrets.token_hex(8)}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            _write(stream, names, arrays, len(arrays))
-            stream.flush()
-            os.fsync(stream.fileno())
-        if os.path.exists(path):
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    if os.name == "posix":
-        # The rename itself must survive a power cut, too.
-        folder_handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(folder_handle)
-        finally:
-            os.close(folder_handle)
+    with replacing(path) as stream:
+        _write(stream, names, arrays, len(arrays))
 
 
 def load_record(buf: Any) -> NDArray:

@@ -15,8 +15,8 @@ from .. import autograd, operators
 from ..dispatch import fast, runtime
 from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, writable_data
 from ..dispatch.call import Bound, inplace_refused, invoke, refuse_inplace
-from ..dispatch.deferred import mutate
 from ..dispatch.context import Context, current_context
+from ..dispatch.deferred import mutate
 from ..dispatch.functions import call, make_function, resolve
 from ..dispatch.recording import Leaf, new_node, recorders, state
 from ..spec import AutogradError, MXCoreError, ShapeError

@@ -40,7 +40,7 @@ _FLOAT = OneOfDTypes(None, choices=("float32", "float16", "float64"))
 _float32 = np.dtype(np.float32)
 
 
-def _refuse(name: str, condition: str, a: Mapping[str, Any]) -> ParameterError:
+def _refusal(name: str, condition: str, a: Mapping[str, Any]) -> ParameterError:
     given = ", ".join(f"{k}={v!r}" for k, v in a.items() if k not in ("shape", "dtype"))
     return ParameterError(f"operator '{name}' needs {condition}, but got {given}.", operator=name)
 
@@ -60,7 +60,8 @@ class Distribution:
     text : str
         What is drawn.
     valid : callable
-        Whether given numbers make a distribution.
+        Whether given numbers make a distribution. Asked by kernels, so that the error waits for the values where
+        an engine lets the program go on, as MXNet's does.
     condition : str
         The same in words.
     aliases : tuple of str
@@ -73,6 +74,17 @@ class Distribution:
     valid: Callable[[Mapping[str, Any]], bool]
     condition: str
     aliases: tuple[str, ...] = ()
+
+    def check(self, name: str, a: Mapping[str, Any]) -> None:
+        """Raise ParameterError unless the numbers that operator ``name`` got make a distribution."""
+        if not self.valid(a):
+            raise _refusal(name, self.condition, a)
+
+
+def check_randint(a: Mapping[str, Any]) -> None:
+    """Raise ParameterError unless there are whole numbers to draw from."""
+    if a["low"] >= a["high"]:
+        raise _refusal("_random_randint", "low < high", a)
 
 
 DISTRIBUTIONS = (
@@ -140,17 +152,8 @@ DISTRIBUTIONS = (
 def _declare(d: Distribution) -> None:
     numbers = ", ".join(d.attributes)
 
-    def checked(name: str, a: Mapping[str, Any]) -> None:
-        if not d.valid(a):
-            raise _refuse(name, d.condition, a)
-
     def created(a: Mapping[str, Any]) -> Spec:
-        checked(f"_random_{d.name}", a)
         return Spec(a["shape"] or (1,), np.dtype(a["dtype"] or "float32"))
-
-    def like(a: Mapping[str, Any], x: Spec) -> Spec:
-        checked(f"_random_{d.name}_like", a)
-        return x
 
     def sampled(a: Mapping[str, Any], x: Spec, *rest: Spec) -> Spec:
         for y in rest:
@@ -190,7 +193,7 @@ NDArray
 Raises
 ------
 ParameterError
-    Unless {d.condition}.
+    Unless {d.condition}; when the values are read, with an engine that lets the program go on meanwhile.
 
 Examples
 --------
@@ -203,7 +206,7 @@ Examples
         f"_random_{d.name}_like",
         "data",
         d.attributes,
-        infer=like,
+        infer=lambda a, x: x,
         gradient=ZERO_GRADIENT,
         saves="",
         random=True,
@@ -252,18 +255,12 @@ for _distribution in DISTRIBUTIONS:
     _declare(_distribution)
 
 
-def _randint(a: Mapping[str, Any]) -> Spec:
-    if a["low"] >= a["high"]:
-        raise _refuse("_random_randint", "low < high", a)
-    return Spec(a["shape"] or (1,), np.dtype(a["dtype"] or "int32"))
-
-
 operator(
     "_random_randint",
     "",
     {"low": Int(), "high": Int(), "shape": Shape(None), "dtype": OneOfDTypes(None, choices=("int32", "int64"))},
     aliases=("random_randint",),
-    infer=_randint,
+    infer=lambda a: Spec(a["shape"] or (1,), np.dtype(a["dtype"] or "int32")),
     gradient=NO_GRADIENT,
     random=True,
     creates=True,
@@ -286,7 +283,7 @@ NDArray
 Raises
 ------
 ParameterError
-    Unless low < high.
+    Unless low < high; when the values are read, with an engine that lets the program go on meanwhile.
 
 Examples
 --------

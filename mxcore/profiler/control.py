@@ -15,10 +15,10 @@ import warnings
 from typing import Any
 
 from .. import config
+from .._files import replacing
 from ..config.options import CORE_OPTIONS
 from ..spec.errors import ConfigError, MXCoreError
 from . import trace
-from .files import replacing
 from .recording import Recording
 from .statistics import SORT_KEYS, Statistics
 
@@ -111,7 +111,7 @@ class Profiler:
                 self.stop()
                 self._finished = True
             self._written = len(recording.records)
-        with self._writing, replacing(filename) as stream:
+        with self._writing, replacing(filename, text=True) as stream:
             for line in trace.lines(recording):
                 stream.write(line)
                 stream.write("\n")

@@ -207,8 +207,8 @@ class InlineFirst(Protocol):
     writes ``readers == 0``: nothing can start in between. With several pushing threads (``crowded``) it pushes, and
     the engine runs there and then what is cheap.
 
-    :meth:`Engine.push` of such an engine takes two more keyword arguments: ``nbytes``, which the function's results
-    will occupy, and ``estimate``.
+    :meth:`Engine.push` of such an engine takes three more keyword arguments: ``nbytes``, which the function's results
+    will occupy, ``estimate``, and ``why`` it is handed over, a few words for :meth:`explain`.
 
     Attributes
     ----------
@@ -230,3 +230,9 @@ class InlineFirst(Protocol):
     def estimate(self, key: tuple[Any, ...]) -> Estimate:
         """Return what is known about the functions of ``key``, a tuple of strings and numbers that never changes its
         meaning between processes."""
+
+    def note(self, name: str, predicted: int, ns: int, where: str, why: str) -> None:
+        """Note that the caller ran a function itself, for :meth:`explain`."""
+
+    def explain(self) -> str:
+        """Return a table of what was predicted, what it took, and why it ran where it did."""

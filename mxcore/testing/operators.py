@@ -18,7 +18,7 @@ from ..dispatch.array import Array, settled
 from ..dispatch.call import invoke
 from ..dispatch.context import cpu
 from ..dispatch.functions import resolve
-from ..ndarray.ndarray import array_of
+from ..ndarray.ndarray import NDArray, array_of
 from ..operators import NO_GRADIENT, ZERO_GRADIENT, Operator, Sample
 from ..spec import MXCoreError
 
@@ -176,7 +176,7 @@ def check_errors(operator: Operator) -> None:
         before = [None if x is None else x.asnumpy() for x in inputs]
         written: tuple[int, ...] = ()
         try:
-            result = invoke(resolve(operator, dict(bad.attributes)), inputs)
+            result = invoke(resolve(operator, dict(bad.attributes)), inputs, cls=None if inputs else NDArray)
             written = operator.written(resolve(operator, dict(bad.attributes)).attributes, len(inputs))
             for y in result if isinstance(result, list) else [result]:
                 settled(y)  # an error in the values surfaces here, unless the engine runs everything at its push

@@ -78,7 +78,10 @@ def test_resize_sizes():
             r"size=\(-3,\) must be one number or \(width, height\), greater than 0",
         ),
         (lambda: transforms.Resize((1, 2, 3))(image()), r"size=\(1, 2, 3\) must be one number"),
-        (lambda: transforms.Resize(3, interpolation=7)(image()), r"unknown interpolation 7; use 0 \(nearest\)"),
+        (
+            lambda: transforms.Resize(3, interpolation=7)(image()).wait_to_read(),
+            r"unknown interpolation 7; use 0 \(nearest\)",
+        ),
         (lambda: transforms.Resize(3)(image((4, 4))), r"an image must be \(H, W, C\) .* but got \(4, 4\)"),
         (lambda: transforms.Resize(3)(image(dtype="int32")), "data is int32 but must be uint8"),
         (lambda: transforms.ToTensor()(image((1, 2, 3, 4, 5))), r"but got \(1, 2, 3, 4, 5\)"),

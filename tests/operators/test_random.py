@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 import mxcore as mx
+from mxcore.operators.random import DISTRIBUTIONS
+from mxcore.spec import ParameterError
+from mxcore.testing.engine_seeded import SeededEngine
 
 N = 40_000
 #: distribution -> (parameters, SciPy distribution with the same parameters)
@@ -89,13 +93,57 @@ def test_module_refuses_mixed_and_wrong_parameters():
     with pytest.raises(ValueError, match="must be NDArrays or numbers"):
         r.uniform("a", "b")
     with pytest.raises(ValueError, match="low <= high"):
-        r.uniform(3, 1)
+        r.uniform(3, 1).wait_to_read()
     with pytest.raises(ValueError, match="scale >= 0"):
-        r.normal(0, -1)
+        r.normal(0, -1).wait_to_read()
     with pytest.raises(ValueError, match="one of 'float32'"):
         r.uniform(dtype="int32")
     with pytest.raises(ValueError, match="low < high"):
-        r.randint(3, 3)
+        r.randint(3, 3).wait_to_read()
+
+
+BAD_NUMBERS = {
+    "uniform": ({"low": 2, "high": 1}, "low <= high, but got low=2.0, high=1.0"),
+    "normal": ({"scale": -1}, "scale >= 0, but got loc=0.0, scale=-1.0"),
+    "gamma": ({"alpha": 0}, "alpha > 0 and beta > 0, but got alpha=0.0, beta=1.0"),
+    "exponential": ({"lam": 0}, "lam > 0, but got lam=0.0"),
+    "poisson": ({"lam": -1}, "lam >= 0, but got lam=-1.0"),
+    "negative_binomial": ({"p": 2}, "k > 0 and 0 < p <= 1, but got k=1, p=2.0"),
+    "generalized_negative_binomial": ({"mu": -1}, "mu >= 0 and alpha >= 0, but got mu=-1.0, alpha=1.0"),
+    "randint": ({"low": 3, "high": 3}, "low < high, but got low=3, high=3"),
+}
+
+
+def test_every_distribution_has_bad_numbers():
+    assert set(BAD_NUMBERS) == {d.name for d in DISTRIBUTIONS} | {"randint"}
+
+
+@pytest.mark.parametrize("name", BAD_NUMBERS)
+def test_bad_numbers_fail_where_the_engine_runs_the_kernel(name):
+    numbers, message = BAD_NUMBERS[name]
+    calls = {f"_random_{name}": lambda: getattr(mx.nd._internal, f"_random_{name}")(shape=(2,), **numbers)}
+    if name != "randint":
+        like = getattr(mx.nd._internal, f"_random_{name}_like")
+        calls[f"_random_{name}_like"] = lambda: like(mx.nd.ones(2), **numbers)
+    for operator, call in calls.items():
+        text = f"operator '{operator}' needs {message}."
+        with mx.use(engine="naive"), pytest.raises(ParameterError, match="^" + re.escape(text)):
+            call()
+        # Both the array and what is made of it fail at the sync point, and the call itself on engines that wait.
+        with pytest.raises(ParameterError, match="^" + re.escape(text)):
+            (call() * 2).wait_to_read()
+
+
+def test_bad_numbers_wait_for_the_sync_point():
+    with mx.use(engine=SeededEngine(seed=1)):
+        bad = mx.nd.random.normal(0, -1, (2, 2))
+        product = mx.nd.dot(mx.nd.ones((2, 2)), bad)
+        assert product.shape == (2, 2)
+        for array in (product, bad, product):
+            with pytest.raises(ParameterError, match="needs scale >= 0"):
+                array.asnumpy()
+        with pytest.raises(ValueError, match="one of 'float32'"):  # how the call is written: at once
+            mx.nd.random.normal(0, -1, (2, 2), dtype="int32")
 
 
 def test_streams():

@@ -15,7 +15,7 @@ import pytest
 
 from mxcore import operators
 from mxcore.oplib import threads
-from mxcore.oplib.kernels import neural, pooling, reduction, sharing, special, update
+from mxcore.oplib.kernels import neural, normalization, pooling, reduction, sharing, special, update
 from mxcore.oplib.numpy_library import NumpyLibrary
 from mxcore.oplib.threads import Team
 
@@ -24,7 +24,8 @@ LIBRARY = NumpyLibrary()
 #: module -> how it is cut
 SMALL_PIECES: dict[Any, dict[str, int]] = {
     threads: {"STRETCH": 60},
-    update: {"SMALL": 8, "PIECE": 60},
+    normalization: {"STRETCH": 60},
+    update: {"SMALL": 8, "PIECE": 30},
     special: {"_PIECE": 50},
     neural: {"_PIECE": 50, "_LARGE": 20},
     reduction: {"_MANY": 128, "STRETCH": 60},

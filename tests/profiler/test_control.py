@@ -208,7 +208,7 @@ def test_a_dump_is_on_disk_before_it_replaces_the_file(path, monkeypatch):
     profiler.set_config(filename=path)
     profiler.set_state("run")
     profiler.dump()
-    assert done == ["sync", "replace"]
+    assert done[:2] == ["sync", "replace"]
 
 
 def test_a_dump_into_no_folder_is_an_error(tmp_path):

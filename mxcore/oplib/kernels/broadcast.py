@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..table import kernel
-from ..threads import LARGE_PLAIN, mapped
-from .sharing import by_stretch, call_binary, reduced
+from ..threads import LARGE_PLAIN
+from .sharing import by_stretch, call_binary, filling, reduced
 
 for _names, _ufunc in (
     (("broadcast_add", "elemwise_add"), np.add),
@@ -60,11 +60,15 @@ def hypot(x: Any, y: Any) -> Any:
 def as_numbers(compare: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a comparison so that it gives 0 and 1 in the dtype of the first array."""
 
-    def numbers(x: Any, y: Any) -> Any:
-        return compare(x, y).astype(x.dtype)
+    @filling
+    def large(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
+        if out is None:
+            return compare(x, y).astype(x.dtype)
+        np.copyto(out, compare(x, y))
+        return out
 
     def run(x: Any, y: Any) -> Any:
-        return numbers(x, y) if x.size < LARGE_PLAIN else mapped(numbers, x, y)
+        return compare(x, y).astype(x.dtype) if x.size < LARGE_PLAIN else large(np, x, y)
 
     return run
 

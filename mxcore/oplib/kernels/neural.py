@@ -171,7 +171,7 @@ def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
 
 def _smooth_backward(act_type: str, xp: Any, g: Any, y: Any, out: Any = None) -> Any:
     if act_type == "sigmoid":
-        r = put(xp.subtract, out, 1, y)
+        r = xp.subtract(1, y) if out is None else np.subtract(1, y, out=out)
         r *= y
     elif act_type == "tanh":
         r = put(xp.multiply, out, y, y)
@@ -318,9 +318,9 @@ def _leaky(slope: float, xp: Any, x: Any, out: Any = None) -> Any:
     return y if out is None else put(np.positive, out, y)
 
 
-def _prelu(xp: Any, x: Any, slopes: Any) -> Any:
+def _prelu(xp: Any, x: Any, slopes: Any, out: Any) -> Any:
     # Sums of both parts, not where(): a branch per element takes ten times as long.
-    y = negative_part(xp, x)
+    y = negative_part(xp, x, out)
     y *= slopes
     y += positive_part(xp, x)
     return y
@@ -355,7 +355,7 @@ def leaky_relu(
     elif act_type == "prelu":
         slopes = _channels(gamma, x)
         inside = slopes.ndim == x.ndim and len(slopes) > 1
-        (y,) = by_rows(xp, lambda x: (_prelu(xp, x, slopes),), inside, [(x.shape, x.dtype)], x)
+        (y,) = by_rows(xp, lambda x, out=None: (_prelu(xp, x, slopes, out),), inside, [(x.shape, x.dtype)], x)
     elif act_type == "elu":
         y = filling(functools.partial(_elu, slope, 1.0))(xp, x)
     elif act_type == "selu":
@@ -398,7 +398,7 @@ def backward_prelu(xp: Any, g: Any, x: Any, gamma: Any) -> Any:
     slopes = _channels(gamma, x)
     inside = slopes.ndim == x.ndim and len(slopes) > 1
     gives = [(x.shape, g.dtype), (x.shape, x.dtype)]
-    dx, below = by_rows(xp, lambda g, x: _prelu_backward(xp, g, x, slopes), inside, gives, g, x)
+    dx, below = by_rows(xp, lambda g, x, out=None: _prelu_backward(xp, g, x, slopes), inside, gives, g, x)
     lead = below.ndim - slopes.ndim
     axes = tuple(i for i in range(below.ndim) if i < lead or slopes.shape[i - lead] == 1)
     return dx, np.add.reduce(below, axis=axes, dtype=g.dtype).reshape(gamma.shape)
@@ -415,10 +415,10 @@ def gelu_backward(xp: Any, g: Any, x: Any) -> Any:
 # Softmax
 
 
-def _scaled(xp: Any, x: Any, axis: Any, temperature: float | None, dtype: Any) -> Any:
-    """Return ``x / temperature`` minus its maximum along ``axis``, a fresh array."""
+def _scaled(xp: Any, x: Any, axis: Any, temperature: float | None, dtype: Any, out: Any) -> Any:
+    """Return ``x / temperature`` minus its maximum along ``axis``, a fresh array or ``out``."""
     x = x.astype(dtype, copy=False)
-    y = x - x.max(axis=axis, keepdims=True)
+    y = put(xp.subtract, out, x, x.max(axis=axis, keepdims=True))
     if temperature is not None and temperature != 1:
         y /= temperature
     return y
@@ -430,8 +430,8 @@ def softmax_of(xp: Any, x: Any, axis: Any, temperature: float | None = None, dty
         return xp.zeros(x.shape, dtype or x.dtype)
     half = x.dtype == np.float16
 
-    def run(x: Any, axis: Any) -> Any:
-        y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype))
+    def run(x: Any, axis: Any, out: Any = None) -> Any:
+        y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype), out)
         y = into(xp, xp.exp, y)
         y /= row_sum(xp, y, axis)
         return y.astype(dtype or x.dtype, copy=False)
@@ -469,8 +469,8 @@ def log_softmax(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype:
     if x.size == 0:
         return xp.zeros(x.shape, dtype or x.dtype)
 
-    def run(x: Any, axis: Any) -> Any:
-        y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype))
+    def run(x: Any, axis: Any, out: Any = None) -> Any:
+        y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype), out)
         total = row_sum(xp, xp.exp(y), axis)
         y -= into(xp, xp.log, total)
         return y.astype(dtype or x.dtype, copy=False)
@@ -488,8 +488,8 @@ def softmax_activation(xp: Any, x: Any, *, mode: str) -> Any:
 
 
 def _backward_softmax_of(xp: Any, g: Any, y: Any, axis: Any, scale: float) -> Any:
-    def run(g: Any, y: Any, axis: Any) -> Any:
-        r = g - row_dot(xp, g, y, axis)
+    def run(g: Any, y: Any, axis: Any, out: Any = None) -> Any:
+        r = put(xp.subtract, out, g, row_dot(xp, g, y, axis))
         r *= y
         if scale != 1:
             r *= scale
@@ -510,8 +510,8 @@ def backward_softmax_activation(xp: Any, g: Any, y: Any, *, mode: str) -> Any:
 
 @kernel("_backward_log_softmax")
 def backward_log_softmax(xp: Any, g: Any, y: Any, *, axis: int, scale: float) -> Any:
-    def run(g: Any, y: Any, axis: Any) -> Any:
-        r = xp.exp(y)
+    def run(g: Any, y: Any, axis: Any, out: Any = None) -> Any:
+        r = put(xp.exp, out, y)
         r *= row_sum(xp, g, axis)
         r = xp.subtract(g, r, out=r) if xp is np else g - r
         if scale != 1:

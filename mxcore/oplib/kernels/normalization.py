@@ -16,10 +16,10 @@ import numpy as np
 
 from ..precision import wide
 from ..table import kernel
-from ..threads import parallel_for, stretch_for
+from ..threads import STRETCH, parallel_for, stretch_for
 from ..workspace import borrow
 from .neural import into, positive_part, row_dot, row_sum
-from .sharing import by_rows
+from .sharing import by_rows, put
 
 #: Shorter rows than this are worked on as if they were one long row, with the vectors of channels repeated.
 _SHORT = 64
@@ -61,8 +61,8 @@ def _sums(x: np.ndarray) -> np.ndarray:
         return np.add.reduce(sums, axis=0, dtype=np.float64)
 
     def add(part: _Part) -> Any:
-        total = np.add.reduce(x[part].reshape(-1, channels * tail), axis=0)
-        return np.add.reduce(total.reshape(channels, tail), axis=1, dtype=np.float64)
+        total = np.add.reduce(x[part].reshape(-1, channels * tail), axis=0).astype(np.float64)
+        return np.einsum("rk->r", total.reshape(channels, tail)) if tail > 1 else total
 
     return _added_up(x.shape, add)
 
@@ -92,7 +92,8 @@ def _pieces(shape: tuple[int, ...]) -> list[_Part]:
     """Cut ``(L, C, R)`` into contiguous pieces: some of ``L``, or where one of it is large, some channels of one."""
     lead, channels, tail = shape
     numbers = channels * tail
-    piece = stretch_for(lead * numbers)
+    # Rows of short ones are added up in their own dtype within a piece: longer pieces would lose digits.
+    piece = stretch_for(lead * numbers) if tail >= _SHORT else STRETCH
     if tail >= _SHORT and numbers > piece:
         some = -(-channels // -(-numbers // piece))
         return [(slice(i, i + 1), slice(c, c + some)) for i in range(lead) for c in range(0, channels, some)]
@@ -307,12 +308,12 @@ def _count(x: Any, axes: Any) -> int:
     return math.prod(x.shape[i] for i in ((axes,) if isinstance(axes, int) else axes))
 
 
-def _standardized(xp: Any, x: Any, axes: Any, eps: float) -> tuple[Any, Any, Any]:
-    """Return ``(x - mean) / std`` (a fresh array), mean and std over ``axes``, which stay with length 1."""
+def _standardized(xp: Any, x: Any, axes: Any, eps: float, out: Any) -> tuple[Any, Any, Any]:
+    """Return ``(x - mean) / std`` (a fresh array or ``out``), mean and std over ``axes``, which stay with length 1."""
     count = _count(x, axes)
     mean = row_sum(xp, x, axes)
     mean /= count
-    y = x - mean
+    y = put(xp.subtract, out, x, mean)
     std = row_dot(xp, y, y, axes)
     std /= count
     std += eps
@@ -324,8 +325,8 @@ def _standardized(xp: Any, x: Any, axes: Any, eps: float) -> tuple[Any, Any, Any
 def _normalized(xp: Any, x: Any, axes: tuple[int, ...], eps: float, gamma: Any, beta: Any) -> Any:
     """Return ``gamma * (x - mean) / std + beta``, mean and std over ``axes``, in the dtype of ``x``."""
 
-    def run(x: Any) -> Any:
-        y, mean, std = _standardized(xp, _f32(x), axes if len(axes) > 1 else axes[0], eps)
+    def run(x: Any, out: Any = None) -> Any:
+        y, mean, std = _standardized(xp, _f32(x), axes if len(axes) > 1 else axes[0], eps, out)
         y *= gamma
         y += beta
         return tuple(v.astype(x.dtype, copy=False) for v in (y, mean, std))
@@ -362,12 +363,14 @@ def _backward_normalized(
 ) -> Any:
     """Return the gradients of data, gamma and beta of :func:`_normalized`, whose gamma lies along ``channel``."""
 
-    def run(g: Any, x: Any, mean: Any, std: Any) -> Any:
+    def run(g: Any, x: Any, mean: Any, std: Any, out: Any = None) -> Any:
         grad, std = _f32(g), _f32(std)
         xhat = _f32(x) - _f32(mean)
         xhat /= std
         weighted = grad * xhat
-        dx = _standardize_backward(xp, grad * gamma, xhat, std, axes if len(axes) > 1 else axes[0])
+        dx = _standardize_backward(
+            xp, put(xp.multiply, out, grad, gamma), xhat, std, axes if len(axes) > 1 else axes[0]
+        )
         return dx.astype(x.dtype, copy=False), weighted
 
     gives = ((x.shape, x.dtype), (x.shape, wide(x.dtype)))
@@ -431,7 +434,7 @@ def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
 def l2_normalization(xp: Any, x: Any, *, eps: float, mode: str) -> Any:
     axes = _l2_axes(mode, x.ndim)
 
-    def run(x: Any) -> Any:
+    def run(x: Any, out: Any = None) -> Any:
         work = _f32(x)
         norm = xp.sqrt(xp.add.reduce(xp.square(work), axis=axes, keepdims=True) + work.dtype.type(eps))
         return (work / norm).astype(x.dtype, copy=False), norm.astype(x.dtype, copy=False)
@@ -452,7 +455,7 @@ def _window_sum(xp: Any, x: Any, nsize: int) -> Any:
 
 @kernel("LRN", numpy=True)
 def lrn(x: Any, *, alpha: float, beta: float, knorm: float, nsize: int) -> Any:
-    def run(x: Any) -> Any:
+    def run(x: Any, out: Any = None) -> Any:
         work = _f32(x)
         base = _window_sum(np, np.square(work), nsize)
         base *= alpha / nsize
@@ -465,4 +468,4 @@ def lrn(x: Any, *, alpha: float, beta: float, knorm: float, nsize: int) -> Any:
 
 @kernel("_channel_window_sum", numpy=True)
 def channel_window_sum(x: Any, *, nsize: int) -> Any:
-    return by_rows(np, lambda x: (_window_sum(np, x, nsize),), False, [(x.shape, x.dtype)], x)[0]
+    return by_rows(np, lambda x, out=None: (_window_sum(np, x, nsize),), False, [(x.shape, x.dtype)], x)[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...operators.random import DENSITIES, log_dirichlet
+from ...operators.random import DENSITIES, DISTRIBUTIONS, Distribution, check_randint, log_dirichlet
 from ..table import NUMPY, kernel
 from . import special as _special  # noqa: F401  (declares gammaln)
 
@@ -84,13 +84,14 @@ def _drawn(draw: Callable[..., Any], rng: Any, shape: Any, dtype: Any, parameter
     return draw(rng, shape, working, *parameters).astype(dtype, copy=False)
 
 
-def _declare(name: str, draw: Callable[..., Any]) -> None:
+def _declare(d: Distribution, draw: Callable[..., Any]) -> None:
     def created(xp: Any, *, rng: Any, shape: Any, dtype: Any, **parameters: Any) -> Any:
+        d.check(f"_random_{d.name}", parameters)
         return xp.asarray(_drawn(draw, rng, shape or (1,), np.dtype(dtype or "float32"), parameters.values()))
 
     def like(xp: Any, x: Any, *, rng: Any, **parameters: Any) -> Any:
-        dtype = np.dtype(x.dtype)
-        return xp.asarray(_drawn(draw, rng, x.shape, dtype, parameters.values()))
+        d.check(f"_random_{d.name}_like", parameters)
+        return xp.asarray(_drawn(draw, rng, x.shape, np.dtype(x.dtype), parameters.values()))
 
     def sampled(xp: Any, *arrays: Any, rng: Any, shape: Any, dtype: Any) -> Any:
         shape = shape or ()
@@ -99,17 +100,18 @@ def _declare(name: str, draw: Callable[..., Any]) -> None:
         x = draw(rng, arrays[0].shape + shape, _double, *wide)
         return xp.asarray(x.astype(dtype or "float32", copy=False))
 
-    kernel(f"_random_{name}")(created)
-    kernel(f"_random_{name}_like")(like)
-    kernel(f"_sample_{name}")(sampled)
+    kernel(f"_random_{d.name}")(created)
+    kernel(f"_random_{d.name}_like")(like)
+    kernel(f"_sample_{d.name}")(sampled)
 
 
-for _name, _draw in DRAW.items():
-    _declare(_name, _draw)
+for _distribution in DISTRIBUTIONS:
+    _declare(_distribution, DRAW[_distribution.name])
 
 
 @kernel("_random_randint")
 def randint(xp: Any, *, rng: Any, low: int, high: int, shape: Any, dtype: Any) -> Any:
+    check_randint({"low": low, "high": high})
     return xp.asarray(rng.integers(low, high, shape or (1,), dtype or "int32"))
 
 

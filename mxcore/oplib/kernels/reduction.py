@@ -114,9 +114,7 @@ def _reduced(xp: Any, ufunc: Any, x: Any, axes: tuple[int, ...], keepdims: bool,
     if x.size < LARGE:
         return ufunc.reduce(x, axes, dtype, None, keepdims)
     if len(axes) == x.ndim and ufunc in (np.maximum, np.minimum) and x.flags.c_contiguous:
-        flat, n = x.reshape(-1), x.size // _MANY * _MANY
-        tops = _reduced(np, ufunc, flat[:n].reshape(-1, _MANY), (1,), False)
-        return ufunc.reduce(np.append(tops, flat[n:])).reshape((1,) * x.ndim if keepdims else ())
+        return ufunc.reduce(_of_stretches(ufunc.reduce, x.reshape(-1))).reshape((1,) * x.ndim if keepdims else ())
     return reduced(lambda x, axes: ufunc.reduce(x, axes, dtype, None, True), x, axes, dtype or x.dtype, keepdims)
 
 
@@ -221,13 +219,19 @@ def _square_total(x: np.ndarray) -> Any:
             return np.dot(x, x)
         with blas:
             return np.dot(x, x)
+    return np.add.reduce(_of_stretches(lambda x: np.dot(x, x), x))
+
+
+def _of_stretches(fn: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    """Return the number that ``fn`` makes of each stretch of a vector."""
     found = np.empty(-(-x.size // STRETCH), x.dtype)
 
-    def run(start: int, stop: int) -> None:
-        found[start // STRETCH] = np.dot(x[start:stop], x[start:stop])
+    def run(first: int, last: int) -> None:
+        for k in range(first, last):
+            found[k] = fn(x[k * STRETCH : (k + 1) * STRETCH])
 
-    parallel_for(x.size, STRETCH, run)
-    return np.add.reduce(found)
+    parallel_for(len(found), 1, run)
+    return found
 
 
 @kernel("_square_sum")

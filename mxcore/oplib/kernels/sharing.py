@@ -56,8 +56,8 @@ def _alike(x: np.ndarray, arrays: Sequence[np.ndarray]) -> bool:
 
 
 def put(fn: Callable[..., Any], out: Any, *arrays: Any) -> Any:
-    """Return ``fn(*arrays)``, written to ``out`` if there is one."""
-    return fn(*arrays) if out is None else fn(*arrays, out=out)
+    """Return ``fn(*arrays)``, written to ``out`` if there is one; it must have the dtype of the first array."""
+    return fn(*arrays) if out is None or out.dtype != arrays[0].dtype else fn(*arrays, out=out)
 
 
 def by_rows(xp: Any, fn: Callable[..., Any], inside: bool, gives: Sequence[Any], *arrays: Any) -> Any:
@@ -66,7 +66,8 @@ def by_rows(xp: Any, fn: Callable[..., Any], inside: bool, gives: Sequence[Any],
     Parameters
     ----------
     fn : callable
-        Gives a tuple of fresh arrays; must not depend on how many slices it gets.
+        ``fn(*arrays, out=None)`` gives a tuple of fresh arrays, where it may write the first to ``out`` if that is not
+        None. Must not depend on how many slices it gets.
     inside : bool
         Whether axis 0 is one that ``fn`` works along, so that the arrays cannot be cut.
     gives : sequence of (shape, dtype)
@@ -80,7 +81,11 @@ def by_rows(xp: Any, fn: Callable[..., Any], inside: bool, gives: Sequence[Any],
     results = tuple(np.empty(shape, dtype) for shape, dtype in gives)
 
     def run(start: int, stop: int) -> None:
-        for to, part in zip(results, fn(*[a[start:stop] for a in arrays])):
+        out = results[0][start:stop]
+        first, *others = fn(*[a[start:stop] for a in arrays], out=out)
+        if first is not out:
+            out[...] = first
+        for to, part in zip(results[1:], others):
             to[start:stop] = part
 
     rows(run, len(first), first.size // len(first))
@@ -88,7 +93,10 @@ def by_rows(xp: Any, fn: Callable[..., Any], inside: bool, gives: Sequence[Any],
 
 
 def along_axis(xp: Any, fn: Callable[..., Any], axis: Any, dtype: Any, *arrays: Any) -> Any:
-    """Return ``fn(*arrays, axis)``, an array like the first that depends on each run along an axis or axes alone."""
+    """Return ``fn(*arrays, axis)``, an array like the first that depends on each run along an axis or axes alone.
+
+    ``fn`` takes ``out`` as for :func:`by_rows`.
+    """
     x = arrays[0]
     if xp is not np or x.size < LARGE:
         return fn(*arrays, axis)
@@ -96,7 +104,11 @@ def along_axis(xp: Any, fn: Callable[..., Any], axis: Any, dtype: Any, *arrays: 
     if axes == (x.ndim - 1,) and x.ndim != 2 and all(a.flags.c_contiguous for a in arrays):
         flat = [a.reshape(-1, x.shape[-1]) for a in arrays]
         return along_axis(np, fn, 1, dtype, *flat).reshape(x.shape)
-    return by_rows(np, lambda *parts: (fn(*parts, axis),), 0 in axes, [(x.shape, dtype)], *arrays)[0]
+
+    def run(*parts: Any, out: Any = None) -> Any:
+        return (fn(*parts, axis, out=out),)
+
+    return by_rows(np, run, 0 in axes, [(x.shape, dtype)], *arrays)[0]
 
 
 def reduced(fn: Callable[..., Any], x: np.ndarray, axes: tuple[int, ...], dtype: Any, keepdims: bool) -> np.ndarray:

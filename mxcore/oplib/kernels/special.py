@@ -31,12 +31,14 @@ def _blockwise(name: str, single: Callable[[Any], Any] | None = None) -> Callabl
             y = np.empty(x.shape, x.dtype)
             source, target = np.ascontiguousarray(x).reshape(-1), y.reshape(-1)
 
-            def compute(start: int, stop: int) -> None:
+            def compute(first: int, last: int) -> None:
                 # Poles and overflows give inf and nan, as in C, without a warning.
                 with np.errstate(all="ignore"):
-                    target[start:stop] = fn(source[start:stop].astype(working), **attributes)  # type: ignore[misc]
+                    for start in range(first * _PIECE, min(last * _PIECE, source.size), _PIECE):
+                        piece = source[start : start + _PIECE].astype(working)
+                        target[start : start + _PIECE] = fn(piece, **attributes)  # type: ignore[misc]
 
-            parallel_for(source.size, _PIECE, compute)
+            parallel_for(-(-source.size // _PIECE), 1, compute)
             return y
 
         kernel(name, numpy=True)(run)

@@ -20,7 +20,7 @@ from ..table import kernel
 from ..threads import STRETCH, parallel_for, stretch_for
 from ..workspace import borrow
 
-#: Elements in a piece, at least, of what is at least two; see :func:`..threads.stretch_for`.
+#: Elements in a piece, at least; see :func:`..threads.stretch_for`.
 PIECE = STRETCH
 #: Up to this size fresh temporaries cost less than borrowing.
 SMALL = 2048
@@ -65,7 +65,7 @@ def sweep(step: Step, weight: Any, others: Sequence[Any], out: Any, scratch: int
         with borrow("update", (scratch, stop - start), weight.dtype) as temporaries:
             step(*[a[start:stop] for a in flat], *temporaries)
 
-    if size < 2 * PIECE:
+    if size * scratch < 4 * PIECE:  # steps with more scratch arrays compute more
         run(0, size)
     else:
         parallel_for(size, stretch_for(size, PIECE), run)

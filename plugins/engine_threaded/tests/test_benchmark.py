@@ -42,7 +42,9 @@ def test_every_benchmark_reports(
         assert (row["met"] is None) == (row["bar"] == "stated")
     for family in benchmark.FAMILIES:
         (learned,) = [row for row in rows if row["what"] == f"makespan / limit, {family}, learned"]
-        assert all(value >= 0.5 for value in learned["numbers"]["learned"])
+        assert len(learned["numbers"]["learned"]) == 1 and all(
+            value >= 1 - 1e-9 for value in learned["numbers"]["planned"]
+        )
     assert written["about"]["options"]["tiny"] is True
 
 
@@ -93,6 +95,27 @@ def test_metg_is_where_half_of_the_time_is_useful(benchmark: ModuleType) -> None
     assert benchmark.metg({10: 0.6, 20: 0.4, 40: 0.6}) == pytest.approx(math.sqrt(800))  # from there on for good
     assert benchmark.metg({10: 0.6, 20: 0.7}) == 10
     assert benchmark.metg({10: 0.2, 20: 0.3}) == math.inf
+
+
+def test_the_ranks_of_one_pass_are_the_plan_s_and_the_stream_comes_back(benchmark: ModuleType) -> None:
+    engine = benchmark.ThreadedEngine(workers=2)
+    stream = engine.stream
+    x = [engine.new_variable() for _ in range(12)]
+
+    def play() -> None:
+        for k in range(12):
+            engine.push(benchmark.noop, x[:k], [x[k]], name=f"op{k}")
+        engine.wait_for_all()
+
+    for _ in range(30):
+        play()
+    assert len(stream.plan.tokens) == 12
+    planned = benchmark.Ranks(engine, play).ranks
+    assert len(planned) == 12 and all(rank > 0 for rank in planned)
+    contradicting = benchmark.Ranks(engine, lambda: [engine.push(benchmark.noop, (), [v]) for v in x[:5]]).ranks
+    assert contradicting == [0] * 5
+    assert engine.stream is stream and stream.plan is None
+    engine.shutdown()
 
 
 def test_families_leave_to_an_order_what_theory_says(benchmark: ModuleType) -> None:

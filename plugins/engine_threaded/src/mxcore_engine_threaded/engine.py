@@ -25,6 +25,7 @@ The tables of costs and the plan of the stream change order and place only. ``be
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import itertools
 import os
@@ -32,7 +33,6 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 from mxcore.engine.dependency import (
@@ -62,7 +62,7 @@ from .interrupts import call, free
 from .machine import Machine, ThreadMachine
 from .plans import Stream
 from .pools import Pool, Worker
-from .work import Job, Waiter, Work
+from .work import Alone, Job, Waiter, Work
 
 __all__ = ["ThreadedEngine", "ThreadedEnginePerDevice"]
 
@@ -161,6 +161,9 @@ class ThreadedEngine:
         self.stream = Stream()
         self.crowded = False
         self._pusher = 0
+        self._alone = False  # the only pusher is in _run_alone, its sets not marked
+        self._entry = Alone()
+        self._joining: list[Any] = []
         self._kinds: dict[Any, tuple[Any, Any]] = {}
         self._pools: dict[Any, Pool] = {}
         self._orders = itertools.count().__next__
@@ -248,6 +251,7 @@ class ThreadedEngine:
         device: Any = None,
         nbytes: int = 0,
         estimate: Any = None,
+        why: str = "",
     ) -> None:
         """Schedule ``fn()`` behind everything pushed earlier that it depends on, or run it now if that is known to be cheap.
 
@@ -261,13 +265,26 @@ class ThreadedEngine:
         estimate : Estimate or None
             From :meth:`estimate`; None: functions made by the same ``def`` or ``lambda`` and pushed under one name
             count as one kind.
+        why : str
+            Why the caller hands it over, for :meth:`explain`.
         """
         if estimate is None:
             estimate = self._kind(fn, name)
-        sets = separate(reads, writes)
-        if 0 < estimate.ns < INLINE_NS and self.learn and self._inline(fn, sets, prop, name, device, estimate):
-            return
-        self._submit(Work(fn, sets, prop, priority, name, device, False, push_site(), None, nbytes, estimate))
+        if 0 < estimate.ns < INLINE_NS and self.learn:
+            if not self.crowded:
+                if reads.__class__ is not tuple:
+                    reads = tuple(reads)
+                if writes.__class__ is not tuple:
+                    writes = tuple(writes)
+                if self._run_alone(fn, reads, writes, name, estimate):
+                    return
+            sets = separate(reads, writes)
+            if self._inline(fn, sets, prop, name, device, estimate):
+                return
+            why = why or "something it needs is pending"
+        else:
+            sets = separate(reads, writes)
+        self._submit(Work(fn, sets, prop, priority, name, device, False, push_site(), None, nbytes, estimate, why))
 
     def push_async(
         self,
@@ -307,9 +324,16 @@ class ThreadedEngine:
         """Schedule one run of ``operation``; see :meth:`push`."""
         op = operation
         estimate = self._kind(op.fn, op.name)
-        if 0 < estimate.ns < INLINE_NS and self.learn and self._inline(op.fn, op.sets, op.prop, op.name, op.device, estimate):
-            return
-        self._submit(Work(op.fn, op.sets, op.prop, priority, op.name, op.device, False, push_site(), None, 0, estimate))
+        why = ""
+        if 0 < estimate.ns < INLINE_NS and self.learn:
+            if not self.crowded and self._run_alone(op.fn, op.sets[0], op.sets[2], op.name, estimate):
+                return
+            if self._inline(op.fn, op.sets, op.prop, op.name, op.device, estimate):
+                return
+            why = "something it needs is pending"
+        self._submit(
+            Work(op.fn, op.sets, op.prop, priority, op.name, op.device, False, push_site(), None, 0, estimate, why)
+        )
 
     def _kind(self, fn: Any, name: str) -> Any:
         """Return the estimate of functions with this code and name."""
@@ -326,13 +350,113 @@ class ThreadedEngine:
             self._kinds[id(code), name] = estimate, code  # holding the code keeps its id its own
             return estimate
 
-    def _note_pusher(self) -> None:
-        ident = self._machine.ident()
-        if ident != self._pusher:
-            if self._pusher:
+    def _join(self) -> None:
+        """Note that this thread pushes. Without the lock.
+
+        The only pusher runs cheap functions without the lock (:meth:`_run_alone`); the second one waits here until the first
+        has ended the one that it is in, and from then on both take the lock.
+        """
+        local = self._local
+        self._lock.acquire()
+        try:
+            if not self._pusher:
+                self._pusher = self._machine.ident()
+                return
+            if not self.crowded:
                 self.crowded = True
+            self._joining.append(local.parker)
+        finally:
+            self._leave()
+        while self._alone:
+            local.parker.park(POLL_S)
+
+    def _run_alone(self, fn: Any, reads: tuple[Any, ...], writes: tuple[Any, ...], name: str, estimate: Any) -> bool:
+        """Run ``fn`` now, without the lock, if this is the only thread that pushes and nothing is pending on the sets.
+
+        Nothing can become pending meanwhile but by ``fn`` itself: before it pushes or waits, :meth:`_claim_late` marks the
+        sets. This is what a push of something cheap costs; ``benchmarks/engine.py`` guards it ("chain").
+        """
+        held = self._local.held
+        if held or self._machine.ident() != self._pusher or self._stopped or instruments.push:
+            return False
+        flags = 0
+        for variable in reads:
+            flags |= variable.flags
+        for variable in writes:
+            flags |= variable.flags | variable.readers
+        if flags or (len(writes) > 1 and len(set(writes)) != len(writes)):
+            return False
+        entry = self._entry
+        entry.name, entry.reads, entry.writes = name, reads, writes
+        self._alone = True
+        if self.crowded:  # it came between
+            self._end_alone()
+            return False
+        held.append(entry)
+        error: BaseException | None = None
+        try:
+            if estimate.countdown > 0:
+                estimate.countdown -= 1
+                call(fn)
             else:
-                self._pusher = ident
+                began = self._machine.now()
+                call(fn)
+                took = self._machine.now() - began
+                self.journal.append((name, estimate.ns, took, "caller", "cheap, and nothing pending"))
+                estimate.record(took)
+        except BaseException as caught:
+            error = caught
+        del held[:]
+        if entry.sets is None and error is None:
+            for variable in writes:
+                variable.version += 1
+            self._alone = False
+            if self.crowded:
+                self._end_alone()
+            return True
+        sets, entry.sets = entry.sets, None
+        if sets is not None:
+            self._release(sets[1], sets[2], error, name)
+        else:
+            self.fail(writes, error, name)  # type: ignore[arg-type]
+            self._end_alone()
+        entry.reads = entry.writes = ()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return True
+
+    def _end_alone(self) -> None:
+        self._alone = False
+        for parker in list(self._joining):
+            parker.unpark()
+
+    def _claim_late(self, entry: Any) -> None:
+        """Mark the sets of a function that :meth:`_run_alone` runs: it is about to push or to wait."""
+        if entry.__class__ is not Alone or entry.sets is not None:
+            return
+        sets = separate(entry.reads, entry.writes)
+        self._lock.acquire()
+        try:
+            self.tracker.claim(sets[1], sets[2])
+            self._executing += 1
+            entry.sets = sets
+        finally:
+            self._leave()
+        self._end_alone()
+
+    def _release(self, reads: tuple[Any, ...], writes: tuple[Any, ...], error: BaseException | None, name: str) -> None:
+        """End a claim."""
+        self._lock.acquire()
+        try:
+            self._executing -= 1
+            failure = None if error is None else self.tracker.fail(as_failure(error, name), name, push_site(skip=4))
+            ready = self.tracker.release(reads, writes, failure)
+            if ready:
+                self._admit(ready)
+            if self._outer or self._inner or self._throttled:
+                self._look_after()
+        finally:
+            self._leave()
 
     def _refuse(self, name: str) -> None:
         """Raise if the engine is stopped. With the lock."""
@@ -345,6 +469,10 @@ class ThreadedEngine:
     def _submit(self, work: Work, here: bool = False) -> None:
         """Hand ``work`` to the tracker; with ``here``, run it now if it is ready."""
         local = self._local
+        if local.held:
+            self._claim_late(local.held[0])
+        if self._machine.ident() != self._pusher:
+            self._join()
         if instruments.push:
             self._announce(work)
         self._lock.acquire()
@@ -352,7 +480,6 @@ class ThreadedEngine:
             self._refuse(work.name)
             if self._inbox:
                 self._collect()
-            self._note_pusher()
             tracker = self.tracker
             ready = tracker.push(work)
             if self.learn:
@@ -388,12 +515,15 @@ class ThreadedEngine:
             for variable in inputs:
                 if variable.flags:
                     return False
+        if held:
+            self._claim_late(held[0])
+        if self._machine.ident() != self._pusher:
+            self._join()
         self._lock.acquire()
         try:
             self._refuse(name)
             if self._inbox:
                 self._collect()
-            self._note_pusher()
             if not self.tracker.claim(reads, writes):
                 return False
             if self.learn:
@@ -421,17 +551,7 @@ class ThreadedEngine:
         except BaseException as caught:
             error = caught
         held.pop()
-        self._lock.acquire()
-        try:
-            self._executing -= 1
-            failure = None if error is None else self.tracker.fail(as_failure(error, name), name, push_site(skip=3))
-            ready = self.tracker.release(reads, writes, failure)
-            if ready:
-                self._admit(ready)
-            if self._outer or self._inner or self._throttled:
-                self._look_after()
-        finally:
-            self._leave()
+        self._release(reads, writes, error, name)
         if work.number:
             instruments.emit("end", work.number, name, device, error)
         if error is not None and not isinstance(error, Exception):
@@ -553,7 +673,7 @@ class ThreadedEngine:
                 worker.coming = True
                 pool.workers.append(worker)
                 name = f"mxcore-{pool.name}-{len(pool.workers) - 1}"
-                worker.thread = self._machine.spawn(lambda worker=worker: self._serve(pool, worker), name)
+                worker.thread = self._machine.spawn(functools.partial(self._serve, pool, worker), name)
 
     def _take_seat(self, pool: Pool) -> None:
         pool.running += 1
@@ -653,14 +773,16 @@ class ThreadedEngine:
         try:
             if work.asynchronous:
                 self._run_async(work)
-            elif estimate is not None and self.learn:
+            elif estimate is not None and estimate.countdown <= 0 and self.learn:
                 began = self._machine.now()
-                call(work.fn)  # type: ignore[arg-type]
+                call(work.fn)
                 took = self._machine.now() - began
-                self.journal.append((work.name, estimate.ns, took, where or "caller", "pushed"))
+                self.journal.append((work.name, estimate.ns, took, where or "caller", work.why))
                 estimate.record(took)
             else:
-                call(work.fn)  # type: ignore[arg-type]
+                if estimate is not None:
+                    estimate.countdown -= 1
+                call(work.fn)
         except BaseException as caught:
             error = caught
         held.pop()
@@ -744,6 +866,11 @@ class ThreadedEngine:
             If the wait cannot end: the function that waits, or another that waits for it, must write the variable.
         """
         self._machine.touched()
+        held = self._local.held
+        if held:
+            self._claim_late(held[0])
+        else:
+            self.stream.marked = True
         if not variable.flags & _BUSY:
             failure = variable.failure
             if failure is None:
@@ -755,6 +882,9 @@ class ThreadedEngine:
 
     def settle(self, variables: Iterable[Any]) -> None:
         """See :class:`mxcore.spec.InlineFirst`."""
+        held = self._local.held
+        if held:
+            self._claim_late(held[0])
         for variable in variables:
             if variable.flags & _BUSY:
                 self._wait(variable)
@@ -768,7 +898,7 @@ class ThreadedEngine:
                     f"wait_for_variable({variable.name or hex(id(variable))!r}) inside {work.name or 'a function'!r}, "
                     "which writes it: the wait cannot end. Wait after the push, or read what the function itself computed."
                 )
-        waiter = Waiter(local.parker, len(local.held), getattr(local, "pool", None))
+        waiter = Waiter(local.parker, len(local.held), local.pool)
         marker = Work(None, ((variable,), (variable,), ()), name=_MARKER, payload=waiter)
         what = f"wait_for_variable({variable.name or hex(id(variable))!r})"
         self._lock.acquire()
@@ -810,7 +940,11 @@ class ThreadedEngine:
 
     def _wait_for_quiet(self) -> None:
         local = self._local
-        waiter = Waiter(local.parker, len(local.held), getattr(local, "pool", None), everything=True)
+        waiter = Waiter(local.parker, len(local.held), local.pool, everything=True)
+        if waiter.depth:
+            self._claim_late(local.held[0])
+        else:
+            self.stream.marked = True
         self._lock.acquire()
         try:
             if self._inbox:
@@ -934,7 +1068,7 @@ class ThreadedEngine:
     def here(self) -> None:
         """See :class:`mxcore.spec.InlineFirst`."""
         if self._machine.ident() != self._pusher:
-            self._note_pusher()
+            self._join()
 
     def fail(self, writes: Iterable[Any], error: BaseException, name: str = "") -> None:
         """See :class:`mxcore.spec.InlineFirst`."""
@@ -952,6 +1086,16 @@ class ThreadedEngine:
     def estimate(self, key: tuple[Any, ...]) -> Any:
         """See :class:`mxcore.spec.InlineFirst`."""
         return self._costs.estimate(key)
+
+    def note(self, name: str, predicted: int, ns: int, where: str, why: str) -> None:
+        """See :class:`mxcore.spec.InlineFirst`."""
+        self.journal.append((name, predicted, ns, where, why))
+
+    def explain(self) -> str:
+        """Return a table of what was predicted, what it took, and why it ran where it did; forget it then. Never blocks."""
+        from .explain import explained
+
+        return explained(self)
 
     # -- the rest ------------------------------------------------------------------------------------------------
 
@@ -1016,6 +1160,8 @@ class ThreadedEngine:
             raise EngineError(
                 "stop() inside a running function: it would wait for itself. Stop the engine from outside."
             )
+        if self._machine.ident() != self._pusher:
+            self._join()
         while not self._stopped:
             self._wait_for_quiet()
             self._lock.acquire()
@@ -1073,6 +1219,8 @@ class ThreadedEngine:
     def _before_fork(self) -> None:
         """Let everything finish, send the workers home, and keep the lock: nobody else is inside when the fork happens."""
         if not self._local.held and not self._stopped:
+            if self._machine.ident() != self._pusher:
+                self._join()
             deadline = self._machine.now() + int(FORK_S * 1e9)
             waiter = Waiter(self._local.parker, 0, None, everything=True)
             self._lock.acquire()
@@ -1111,7 +1259,7 @@ class ThreadedEngine:
         self._local = self._machine.local()
         self._local.held[:] = held
         self._paused = False
-        self._pusher, self.crowded = 0, False
+        self._pusher, self.crowded, self._alone, self._joining = 0, False, False, []
         for pool in self._pools.values():
             while pool.running:
                 self._give_seat(pool)
@@ -1204,6 +1352,4 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

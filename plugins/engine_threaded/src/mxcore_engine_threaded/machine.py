@@ -43,6 +43,10 @@ class Local(Protocol):
     held : list
         Tasks whose functions this thread is running, outermost first.
     parker : Parker
+    pool : Pool or None
+        Whose worker this thread is.
+    pool : Pool or None
+        Whose worker this thread is.
     quiet : int
         Depth of ``bulk`` scopes, in which pushes do not wake workers one by one.
     woken : int
@@ -51,6 +55,7 @@ class Local(Protocol):
 
     held: list[Any]
     parker: Parker
+    pool: Any
     quiet: int
     woken: int
 
@@ -115,6 +120,7 @@ class ThreadMachine:
             def __init__(self) -> None:
                 self.held: list[Any] = []
                 self.parker = _Parker()
+                self.pool: Any = None
                 self.quiet = 0
                 self.woken = 0
 

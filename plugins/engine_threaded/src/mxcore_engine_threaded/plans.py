@@ -1,15 +1,18 @@
 """Record and replay: a stream of pushes that repeats becomes a plan, which says how much work hangs on each of them.
 
 Each push is a *token*: what kind of function it is (its estimate), and for each variable how many pushes ago it was
-last written. Equal tokens mean equal work in equal places of the graph, whatever the variables are called. Once a
-stretch of tokens has come twice in a row, it is frozen into a plan: its dependencies, and from the learned costs the
-*rank* of each push, the nanoseconds of the longest chain of work that begins with it (the bottom level of
-critical-path scheduling; Hu 1961, HEFT 2002). From then on every push is compared with the token that the plan expects; the first
-that differs drops the plan, and recording begins anew.
+last written. Equal tokens mean equal work in equal places of the graph, whatever the variables are called. A stretch that
+has come twice is frozen into a plan: its dependencies, and from the learned costs the *rank* of each push, the nanoseconds
+of the longest chain of work that begins with it (the bottom level of critical-path scheduling; Hu 1961, HEFT 2002). From then on
+every push is compared with the token that the plan expects; the first that differs drops the plan, and recording goes on.
+
+Where a stretch begins and ends is told by waits: a program that waits once per training step is cut there. Without
+waits a period is looked for.
 
 A plan gives ranks only. What may run is still decided by the dependency tracker, so a wrong plan costs time, never a result.
-(The idea is Legion's automatic tracing, Apophenia 2025; dependence analysis is not skipped here: it costs the tracker
-less than a comparison of roles would.)
+(The idea is Legion's tracing, found automatically as in Apophenia 2025; dependence analysis is not skipped here: it costs
+the tracker less than a comparison of roles would.) Tokens do not tell who read a variable last, so ranks leave out
+that a write waits for earlier reads.
 """
 
 from __future__ import annotations
@@ -20,43 +23,65 @@ __all__ = ["Plan", "Stream"]
 
 #: A variable last written so many pushes ago counts as written before the stream began.
 _FAR = 1 << 16
+#: Shorter stretches are not worth a plan, and equal neighbours would look like periods.
+_SHORT = 8
+#: Stretches remembered, by their first token.
+_STRETCHES = 64
 
 
 class Plan:
     """A frozen stretch of pushes.
 
-    Attributes
+    Parameters
     ----------
     tokens : list of tuple
+    cyclic : bool
+        It follows upon itself without a wait between, so what comes after its end counts as well.
+
+    Attributes
+    ----------
     ranks : list of int
         Nanoseconds, by push.
+    rounds : int
+        How often it was replayed to its end.
     """
 
-    __slots__ = ("_successors", "ranks", "rounds", "tokens")
+    __slots__ = ("_costs", "_successors", "cyclic", "ranks", "rounds", "tokens")
 
-    def __init__(self, tokens: list[Any]) -> None:
+    def __init__(self, tokens: list[Any], cyclic: bool = False) -> None:
         self.tokens = tokens
+        self.cyclic = cyclic
         self.rounds = 0
-        self._successors: list[list[int]] = [[] for _ in tokens]
-        for k, token in enumerate(tokens):
+        unrolled = tokens * 2 if cyclic else tokens
+        self._successors: list[list[int]] = [[] for _ in unrolled]
+        for k, token in enumerate(unrolled):
             for distance in token[1:]:
                 if 0 < distance <= k:
                     self._successors[k - distance].append(k)
-        self.ranks = [0] * len(tokens)
+        self.ranks: list[int] = []
         self.weigh()
 
     def weigh(self) -> None:
         """Compute the ranks from what is known about the costs now."""
-        known = [token[0].ns for token in self.tokens if token[0].ns]
+        costs = [token[0].ns for token in self.tokens]
+        known = [ns for ns in costs if ns]
         usual = sum(known) // len(known) if known else 1
-        ranks = self.ranks
+        costs = [ns or usual for ns in costs]
+        successors = self._successors
+        ranks = [0] * len(successors)
         for k in range(len(ranks) - 1, -1, -1):
-            after = max([ranks[s] for s in self._successors[k]], default=0)
-            ranks[k] = (self.tokens[k][0].ns or usual) + after
+            ranks[k] = costs[k % len(costs)] + max([ranks[s] for s in successors[k]], default=0)
+        self.ranks = ranks[: len(costs)]
+
+    def ended(self) -> None:
+        """Count a round; costs become known and change, so weigh anew from time to time."""
+        self.rounds = rounds = self.rounds + 1
+        if rounds & (rounds - 1) == 0 or rounds % 64 == 0:
+            self.weigh()
 
 
 class Stream:
-    """Watches the pushes of an engine. Called with the engine's lock held.
+    """Watches the pushes of an engine. Called with the engine's lock held, but for :attr:`marked`.
 
     Parameters
     ----------
@@ -65,24 +90,44 @@ class Stream:
 
     Attributes
     ----------
+    marked : bool
+        Set by whoever waits outside of functions: a stretch ends here.
     plan : Plan or None
+        The one that is being replayed.
     replayed, dropped : int
         Pushes that a plan foresaw; plans that a push contradicted.
     """
 
-    __slots__ = ("_at", "_history", "_last", "_matched", "_period", "_pushes", "capacity", "dropped", "plan", "replayed")
+    __slots__ = (
+        "_at",
+        "_history",
+        "_last",
+        "_matched",
+        "_period",
+        "_plans",
+        "_pushes",
+        "_stretches",
+        "capacity",
+        "dropped",
+        "marked",
+        "plan",
+        "replayed",
+    )
 
     def __init__(self, capacity: int = 4096) -> None:
         self.capacity = capacity
         self.plan: Plan | None = None
+        self.marked = False
         self.replayed = 0
         self.dropped = 0
         self._pushes = 0
         self._at = 0
-        self._restart()
+        self._plans: dict[Any, Plan] = {}
+        self._stretches: dict[Any, list[Any]] = {}
+        self._record_from([])
 
-    def _restart(self) -> None:
-        self._history: list[Any] = []
+    def _record_from(self, history: list[Any]) -> None:
+        self._history = history
         self._last: dict[Any, int] = {}
         self._period = 0
         self._matched = 0
@@ -98,40 +143,64 @@ class Stream:
         )
         for variable in writes:
             variable.stamp = now
+        if self.marked:
+            self.marked = False
+            self._close()
+            self.plan, self._at = self._plans.get(token), 0
         plan = self.plan
         if plan is not None:
             at = self._at
-            if token == plan.tokens[at]:
+            tokens = plan.tokens
+            if at < len(tokens) and token == tokens[at]:
                 self.replayed += 1
                 rank = plan.ranks[at]
                 at += 1
-                if at == len(plan.tokens):
+                if at == len(tokens) and plan.cyclic:
                     at = 0
-                    plan.rounds = rounds = plan.rounds + 1
-                    if rounds & (rounds - 1) == 0 or rounds % 64 == 0:
-                        plan.weigh()  # costs become known, and change
+                    plan.ended()
                 self._at = at
                 return rank
             self.dropped += 1
             self.plan = None
-            self._restart()
+            self._record_from(tokens[:at])
         self._record(token)
         return 0
+
+    def _close(self) -> None:
+        """End a stretch; make a plan of it if it is the same as the one before that began like it."""
+        plan, stretch = self.plan, self._history
+        self._record_from([])
+        if plan is not None:
+            if plan.cyclic:
+                return
+            if self._at == len(plan.tokens):
+                plan.ended()
+                return
+            stretch = plan.tokens[: self._at]  # it ended early
+        if _SHORT <= len(stretch) <= self.capacity:
+            first = stretch[0]
+            if self._stretches.get(first) == stretch:
+                self._plans[first] = Plan(stretch)
+            else:
+                if len(self._stretches) >= _STRETCHES:
+                    self._stretches.clear()
+                    self._plans.clear()
+                self._stretches[first] = stretch
 
     def _record(self, token: Any) -> None:
         history = self._history
         i = len(history)
         if i >= 2 * self.capacity:
-            self._restart()
+            self._record_from([])
             history, i = self._history, 0
         history.append(token)
         period = self._period
         if period and history[i - period] == token:
             self._matched += 1
-            if self._matched >= period and self._matched >= 8:
-                self.plan = Plan(history[i - period + 1 :])
+            if self._matched >= period and self._matched >= _SHORT:
+                self.plan = Plan(history[i - period + 1 :], cyclic=True)
                 self._at = 0
-                self._restart()
+                self._record_from([])
                 return
         else:
             before = self._last.get(token)

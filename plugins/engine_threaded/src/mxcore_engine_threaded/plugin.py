@@ -20,7 +20,9 @@ OPTIONS = (
     OptionRecord("engine.max_tasks", int, 4096, "Pushes that may be pending before a caller sleeps."),
     OptionRecord("engine.max_bytes", int, 1 << 30, "Bytes of pending results before a caller sleeps."),
     OptionRecord("engine.learn", bool, True, "Costs and plans decide where and in which order functions run."),
-    OptionRecord("engine.cost_file", str, "", "Where costs are kept; empty: the user's cache directory; 'none': nowhere."),
+    OptionRecord(
+        "engine.cost_file", str, "", "Where costs are kept; empty: the user's cache directory; 'none': nowhere."
+    ),
     OptionRecord(
         "engine.switch_interval",
         float,

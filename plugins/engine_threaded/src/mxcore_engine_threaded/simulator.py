@@ -30,7 +30,20 @@ class Deadlock(AssertionError):
 
 
 class _Actor:
-    __slots__ = ("blocked", "body", "greenlet", "held", "name", "number", "over", "parker", "pool", "quiet", "rank", "woken")
+    __slots__ = (
+        "blocked",
+        "body",
+        "greenlet",
+        "held",
+        "name",
+        "number",
+        "over",
+        "parker",
+        "pool",
+        "quiet",
+        "rank",
+        "woken",
+    )
 
     def __init__(self, number: int, name: str, body: Callable[[], Any], rank: float) -> None:
         self.number = number

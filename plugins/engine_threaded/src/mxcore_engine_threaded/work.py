@@ -11,7 +11,7 @@ from mxcore.spec import FnProperty
 
 from .interrupts import call
 
-__all__ = ["Job", "Waiter", "Work"]
+__all__ = ["Alone", "Job", "Waiter", "Work"]
 
 
 class Work(Task):
@@ -27,9 +27,11 @@ class Work(Task):
         Nanoseconds of work that depend on it and on itself, by the learned plan; 0 when unknown.
     number : int
         Its number for instruments; 0 while nobody listens.
+    why : str
+        Why it was handed over.
     """
 
-    __slots__ = ("estimate", "nbytes", "number", "rank")
+    __slots__ = ("estimate", "nbytes", "number", "rank", "why")
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Work(Task):
         payload: Any = None,
         nbytes: int = 0,
         estimate: Any = None,
+        why: str = "",
     ) -> None:
         # Not through super(): guarded by benchmarks/engine.py, "push + complete".
         self.fn = fn
@@ -60,6 +63,19 @@ class Work(Task):
         self.estimate = estimate
         self.rank = 0
         self.number = 0
+        self.why = why
+
+
+class Alone:
+    """What the only pusher runs without the lock. ``sets`` is None until they are marked in the tracker."""
+
+    __slots__ = ("name", "reads", "sets", "writes")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.reads: tuple[Any, ...] = ()
+        self.writes: tuple[Any, ...] = ()
+        self.sets: Any = None
 
 
 class Waiter:
