@@ -28,6 +28,8 @@ _MODULES = {
     "context": ".context",
     "engine": ".engine",
     "gluon": ".gluon",
+    "image": ".image",
+    "img": ".image",
     "init": ".initializer",
     "initializer": ".initializer",
     "instruments": ".instruments",
@@ -76,7 +78,7 @@ _LATER = {
     **dict.fromkeys(("sym", "symbol", "mod", "module", "model", "executor", "visualization", "viz"), "it needs graphs"),
     **dict.fromkeys(("np", "npx", "numpy_extension"), "use mx.nd, which has the same operators under 1.x names"),
     **dict.fromkeys(("kv", "kvstore"), "gluon.Trainer adds up gradients over contexts without it"),
-    **dict.fromkeys(("image", "img", "recordio"), "gluon.data.vision has transforms and datasets of local files"),
+    **dict.fromkeys(("recordio",), "gluon.data.vision has datasets of local files"),
     **dict.fromkeys(("rnn", "callback", "monitor", "mon", "contrib", "log", "rtc", "library"), "it is to come"),
 }
 

@@ -231,6 +231,9 @@ class InlineFirst(Protocol):
         """Return what is known about the functions of ``key``, a tuple of strings and numbers that never changes its
         meaning between processes."""
 
+    def upcoming(self, count: int = 16) -> list[int]:
+        """Return the ``nbytes`` of the next ``count`` pushes, as far as the engine foresees them, for storage to have ready."""
+
     def note(self, name: str, predicted: int, ns: int, where: str, why: str) -> None:
         """Note that the caller ran a function itself, for :meth:`explain`."""
 

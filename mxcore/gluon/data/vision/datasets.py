@@ -15,6 +15,7 @@ import numpy as np
 
 from .... import ndarray as nd
 from ....base import data_dir
+from ....image import imread
 from ....io._idx import read_idx
 from ....spec.errors import FileFormatError
 from ..dataset import Dataset, _DownloadedDataset
@@ -225,21 +226,8 @@ class ImageFolderDataset(Dataset):
 
     def __getitem__(self, idx: int) -> Any:
         filename, label = self.items[idx]
-        image = _read_image(filename, self._flag)
+        image = imread(filename, self._flag)
         return (image, label) if self._transform is None else self._transform(image, label)
 
     def __len__(self) -> int:
         return len(self.items)
-
-
-def _read_image(filename: str, flag: int) -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(
-            f"ImageFolderDataset: decoding {filename} needs Pillow, which is not installed. "
-            f"Install it with: pip install mxcore[image]"
-        ) from error
-    with Image.open(filename) as file:
-        pixels = np.asarray(file.convert("RGB" if flag else "L"))
-    return nd.array(pixels if flag else pixels[..., None], dtype="uint8")

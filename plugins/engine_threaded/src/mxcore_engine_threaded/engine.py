@@ -483,7 +483,7 @@ class ThreadedEngine:
             tracker = self.tracker
             ready = tracker.push(work)
             if self.learn:
-                work.rank = self.stream.observe(work.estimate, work.inputs, work.writes)
+                work.rank = self.stream.observe(work.estimate, work.inputs, work.writes, work.nbytes)
             self._bytes += work.nbytes
             if ready:
                 if here and not work.skipped:
@@ -1086,6 +1086,14 @@ class ThreadedEngine:
     def estimate(self, key: tuple[Any, ...]) -> Any:
         """See :class:`mxcore.spec.InlineFirst`."""
         return self._costs.estimate(key)
+
+    def upcoming(self, count: int = 16) -> list[int]:
+        """See :class:`mxcore.spec.InlineFirst`."""
+        self._lock.acquire()
+        try:
+            return self.stream.upcoming(count)
+        finally:
+            self._leave()
 
     def note(self, name: str, predicted: int, ns: int, where: str, why: str) -> None:
         """See :class:`mxcore.spec.InlineFirst`."""

@@ -35,6 +35,8 @@ class Plan:
     Parameters
     ----------
     tokens : list of tuple
+    sizes : list of int
+        Bytes of each push's results.
     cyclic : bool
         It follows upon itself without a wait between, so what comes after its end counts as well.
 
@@ -46,10 +48,11 @@ class Plan:
         How often it was replayed to its end.
     """
 
-    __slots__ = ("_costs", "_successors", "cyclic", "ranks", "rounds", "tokens")
+    __slots__ = ("_successors", "cyclic", "ranks", "rounds", "sizes", "tokens")
 
-    def __init__(self, tokens: list[Any], cyclic: bool = False) -> None:
+    def __init__(self, tokens: list[Any], sizes: list[int], cyclic: bool = False) -> None:
         self.tokens = tokens
+        self.sizes = sizes
         self.cyclic = cyclic
         self.rounds = 0
         unrolled = tokens * 2 if cyclic else tokens
@@ -106,6 +109,7 @@ class Stream:
         "_period",
         "_plans",
         "_pushes",
+        "_sizes",
         "_stretches",
         "capacity",
         "dropped",
@@ -124,15 +128,26 @@ class Stream:
         self._at = 0
         self._plans: dict[Any, Plan] = {}
         self._stretches: dict[Any, list[Any]] = {}
-        self._record_from([])
+        self._record_from([], [])
 
-    def _record_from(self, history: list[Any]) -> None:
+    def _record_from(self, history: list[Any], sizes: list[int]) -> None:
         self._history = history
+        self._sizes = sizes
         self._last: dict[Any, int] = {}
         self._period = 0
         self._matched = 0
 
-    def observe(self, estimate: Any, inputs: tuple[Any, ...], writes: tuple[Any, ...]) -> int:
+    def upcoming(self, count: int) -> list[int]:
+        """Return the bytes that the results of the next ``count`` pushes will take, as far as a plan foresees them."""
+        plan = self.plan
+        if plan is None:
+            return []
+        sizes = plan.sizes[self._at : self._at + count]
+        if plan.cyclic:
+            sizes += plan.sizes[: count - len(sizes)]
+        return sizes
+
+    def observe(self, estimate: Any, inputs: tuple[Any, ...], writes: tuple[Any, ...], nbytes: int = 0) -> int:
         """Take note of a push; return its rank, 0 if no plan foresaw it. Stamps ``writes``."""
         now = self._pushes = self._pushes + 1
         token = (
@@ -162,45 +177,46 @@ class Stream:
                 return rank
             self.dropped += 1
             self.plan = None
-            self._record_from(tokens[:at])
-        self._record(token)
+            self._record_from(tokens[:at], plan.sizes[:at])
+        self._record(token, nbytes)
         return 0
 
     def _close(self) -> None:
         """End a stretch; make a plan of it if it is the same as the one before that began like it."""
-        plan, stretch = self.plan, self._history
-        self._record_from([])
+        plan, stretch, sizes = self.plan, self._history, self._sizes
+        self._record_from([], [])
         if plan is not None:
             if plan.cyclic:
                 return
             if self._at == len(plan.tokens):
                 plan.ended()
                 return
-            stretch = plan.tokens[: self._at]  # it ended early
+            stretch, sizes = plan.tokens[: self._at], plan.sizes[: self._at]  # it ended early
         if _SHORT <= len(stretch) <= self.capacity:
             first = stretch[0]
             if self._stretches.get(first) == stretch:
-                self._plans[first] = Plan(stretch)
+                self._plans[first] = Plan(stretch, sizes)
             else:
                 if len(self._stretches) >= _STRETCHES:
                     self._stretches.clear()
                     self._plans.clear()
                 self._stretches[first] = stretch
 
-    def _record(self, token: Any) -> None:
+    def _record(self, token: Any, nbytes: int) -> None:
         history = self._history
         i = len(history)
         if i >= 2 * self.capacity:
-            self._record_from([])
+            self._record_from([], [])
             history, i = self._history, 0
         history.append(token)
+        self._sizes.append(nbytes)
         period = self._period
         if period and history[i - period] == token:
             self._matched += 1
             if self._matched >= period and self._matched >= _SHORT:
-                self.plan = Plan(history[i - period + 1 :], cyclic=True)
+                self.plan = Plan(history[i - period + 1 :], self._sizes[i - period + 1 :], cyclic=True)
                 self._at = 0
-                self._record_from([])
+                self._record_from([], [])
                 return
         else:
             before = self._last.get(token)
