@@ -36,6 +36,15 @@ CORE_OPTIONS: tuple[OptionRecord, ...] = (
     OptionRecord("engine.copy_workers", int, None, "Copy threads of each GPU."),
     OptionRecord("engine.child_workers", int, None, "Worker threads of the CPU in a forked child."),
     OptionRecord("engine.compute_threads", int, None, "Threads inside one kernel (OpenMP, BLAS)."),
+    OptionRecord("engine.max_tasks", int, None, "Pushes that may be pending before a caller sleeps."),
+    OptionRecord("engine.max_bytes", int, None, "Bytes of pending results before a caller sleeps."),
+    OptionRecord("engine.learn", bool, None, "Whether costs and plans decide where and in which order functions run."),
+    OptionRecord(
+        "engine.cost_file", str, None, "Where costs are kept; 'none': nowhere. Default: the user's cache directory."
+    ),
+    OptionRecord(
+        "engine.switch_interval", float, None, "Seconds between turns of Python threads while the engine is in use."
+    ),
     OptionRecord("pool.reserve", int, None, "Percentage of device memory that a pool leaves alone."),
     OptionRecord("pool.page_size", int, None, "Smallest size class of a pool, in bytes."),
     OptionRecord("pool.large_round", int, None, "Large requests are rounded up to a multiple of this, in bytes."),

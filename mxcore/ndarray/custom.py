@@ -10,7 +10,7 @@ A :class:`CustomOpProp` declares inputs, outputs and shapes and makes a :class:`
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from .. import operators
 from ..autograd import Function, is_training
 from ..dispatch.array import Array
 from ..dispatch.context import current_context
+from ..dispatch.observed import begun, ended
+from ..instruments import instruments
 from ..operators.attributes import REQUIRED
 from ..spec import MXCoreError, OperatorError, ParameterError
 from .creation import zeros
@@ -166,11 +168,40 @@ def _told(prop: CustomOpProp, what: str, inputs: Any) -> Any:
         ) from e
 
 
+@contextmanager
+def _told_as(name: str, ctx: Any) -> Any:
+    """Tell the instruments that the Python code of a custom operator runs, and name what it calls after it."""
+    from ..profiler import scopes  # only while somebody listens
+
+    code, error = f"{name}::pure_python", None
+    with scopes.counted_as(scopes.CUSTOM):
+        # It reads and writes by way of what it calls.
+        number = begun(code, ctx, (), ())
+        try:
+            with scopes.Scope(f"{name}::"):
+                yield
+        except BaseException as e:
+            error = e
+            raise
+        finally:
+            ended(number, code, ctx, error)
+
+
+_unheard = nullcontext()
+
+
+def _observed(name: str, ctx: Any) -> AbstractContextManager[None]:
+    return _told_as(name, ctx) if instruments.begin else _unheard
+
+
 class _Call(Function):
     """One call of a custom operator, recorded as one node."""
 
-    def __init__(self, prop: CustomOpProp, op: CustomOp, shapes: Any, dtypes: Any, aux: list[Any]) -> None:
+    def __init__(
+        self, name: str, prop: CustomOpProp, op: CustomOp, shapes: Any, dtypes: Any, aux: list[Any], ctx: Any
+    ) -> None:
         super().__init__()
+        self._name, self._ctx = name, ctx
         self._prop, self._op, self._aux = prop, op, aux
         self._shapes, self._dtypes = shapes, dtypes
         self._train = is_training()
@@ -178,14 +209,14 @@ class _Call(Function):
     def forward(self, *inputs: Any) -> Any:
         ctx = inputs[0].context if inputs else None
         outputs = [zeros(s, ctx, t) for s, t in zip(self._shapes, self._dtypes)]
-        with _told(self._prop, "forward", inputs):
+        with _told(self._prop, "forward", inputs), _observed(self._name, self._ctx):
             self._op.forward(self._train, ["write"] * len(outputs), list(inputs), outputs, self._aux)
         self._in, self._out = list(inputs), outputs
         return outputs[0] if len(outputs) == 1 else outputs
 
     def backward(self, *grads: Any) -> Any:
         in_grad = [zeros(x.shape, x.context, x.dtype) for x in self._in]
-        with _told(self._prop, "backward", self._in):
+        with _told(self._prop, "backward", self._in), _observed(f"_backward_{self._name}", self._ctx):
             self._op.backward(["write"] * len(in_grad), list(grads), self._in, self._out, in_grad, self._aux)
         return in_grad
 
@@ -236,7 +267,7 @@ def custom(*data: Any, op_type: str, name: str | None = None, out: Any = None, *
     ctx = arguments[0].context if arguments else current_context()
     op = prop.create_operator(ctx, shapes, [x.dtype for x in arguments])
     out_shapes = [tuple(int(n) for n in np.atleast_1d(s)) for s in out_shapes]
-    result = _Call(prop, op, out_shapes, out_types, aux)(*arguments)
+    result = _Call(op_type, prop, op, out_shapes, out_types, aux, ctx)(*arguments)
     if out is not None:
         for y, r in zip([out] if isinstance(out, Array) else out, [result] if isinstance(result, Array) else result):
             y[:] = r

@@ -31,9 +31,6 @@ from . import scopes
 
 PUSH, SPAN, WAIT, MEMORY, TASK, FRAME, MOMENT, COUNTER, MARKER, GAP = range(10)
 
-#: Category of functions without another one.
-OPERATOR = "operator"
-
 now = time.perf_counter_ns
 
 
@@ -69,7 +66,8 @@ class Recording:
         self._local = threading.local()
         #: Functions that run now: task -> (begin, track, category, name, device).
         self.running: dict[int, tuple[Any, ...]] = {}
-        self._prefixes: dict[int, str] = {}
+        #: Pushed in a scope: task -> (category, prefix of its name).
+        self._scoped: dict[int, tuple[str, str]] = {}
         self._live: dict[int, int] = {}
         self._listeners: dict[str, Callable[..., None]] = {
             "push": self._on_push,
@@ -105,7 +103,7 @@ class Recording:
         for listener in self._listeners.values():
             instruments.remove(listener)
         self.running.clear()
-        self._prefixes.clear()
+        self._scoped.clear()
         self._live.clear()
         if self.records and self.records[-1][0] != GAP:
             self.records.append((GAP, now()))
@@ -140,16 +138,16 @@ class Recording:
         reads: tuple[Hashable, ...],
         writes: tuple[Hashable, ...],
     ) -> None:
-        prefix = scopes.current.get()
-        if prefix:
-            self._prefixes[task] = prefix
+        category, prefix = scopes.category.get(), scopes.current.get()
+        if prefix or category is not scopes.OPERATOR:
+            self._scoped[task] = (category, prefix)
         track = self.track()
         self.add((PUSH, now(), track, task, priority, reads, writes), track)
 
     def _on_begin(self, event: str, task: int, name: str, device: Any) -> None:
         track = self.track()
-        name = self._prefixes.pop(task, "") + name
-        self.running[task] = (now(), track, OPERATOR, name, device)
+        category, prefix = self._scoped.pop(task, (scopes.OPERATOR, ""))
+        self.running[task] = (now(), track, category, prefix + name, device)
 
     def _on_end(self, event: str, task: int, name: str, device: Any, error: BaseException | None) -> None:
         end = now()

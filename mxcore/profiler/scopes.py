@@ -1,7 +1,9 @@
-"""Scopes: a prefix for the names of what is pushed inside a ``with`` block."""
+"""Scopes: a prefix for the names of what is pushed inside a ``with`` block, and the category it is counted under."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -10,6 +12,12 @@ _UNNAMED = "<unk>:"
 
 #: Prefix of the names pushed in this context; empty outside scopes.
 current: ContextVar[str] = ContextVar("mxcore.profiler.scope", default="")
+
+#: Category of functions outside custom operators, and MXNet's name for those inside.
+OPERATOR, CUSTOM = "operator", "Custom Operator"
+
+#: Category of what is pushed in this context.
+category: ContextVar[str] = ContextVar("mxcore.profiler.category", default=OPERATOR)
 
 
 class Scope:
@@ -49,3 +57,20 @@ class Scope:
 
 #: The name under which MXNet has it.
 scope = Scope
+
+
+@contextlib.contextmanager
+def counted_as(name: str) -> Iterator[None]:
+    """Give what is pushed inside the category ``name``.
+
+    Examples
+    --------
+    >>> with counted_as(CUSTOM):
+    ...     category.get()
+    'Custom Operator'
+    """
+    token = category.set(name)
+    try:
+        yield
+    finally:
+        category.reset(token)

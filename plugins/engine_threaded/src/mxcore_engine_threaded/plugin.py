@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxcore.registry import hookimpl
-from mxcore.spec import BackendRecord, EngineCapability, OptionRecord
+from mxcore.spec import BackendRecord, EngineCapability
 
 _CAPABILITIES = frozenset(
     {
@@ -16,20 +16,18 @@ _CAPABILITIES = frozenset(
     }
 )
 
-OPTIONS = (
-    OptionRecord("engine.max_tasks", int, 4096, "Pushes that may be pending before a caller sleeps."),
-    OptionRecord("engine.max_bytes", int, 1 << 30, "Bytes of pending results before a caller sleeps."),
-    OptionRecord("engine.learn", bool, True, "Costs and plans decide where and in which order functions run."),
-    OptionRecord(
-        "engine.cost_file", str, "", "Where costs are kept; empty: the user's cache directory; 'none': nowhere."
-    ),
-    OptionRecord(
-        "engine.switch_interval",
-        float,
-        0.0,
-        "Seconds after which Python threads take turns (sys.setswitchinterval) while this engine is in use; 0: unchanged.",
-    ),
-)
+#: Options of the core's vocabulary, and the arguments that they are.
+_OPTIONS = {
+    "engine.workers": "workers",
+    "engine.priority_workers": "priority_workers",
+    "engine.gpu_workers": "gpu_workers",
+    "engine.copy_workers": "copy_workers",
+    "engine.child_workers": "child_workers",
+    "engine.max_tasks": "max_tasks",
+    "engine.max_bytes": "max_bytes",
+    "engine.learn": "learn",
+    "engine.switch_interval": "switch_interval",
+}
 
 
 def _make(name: str) -> Any:
@@ -38,32 +36,18 @@ def _make(name: str) -> Any:
     from .costs import CostTable, default_path
     from .engine import ThreadedEngine, ThreadedEnginePerDevice
 
-    get = config.get
-    where = get("engine.cost_file")
-    costs = None if where == "none" else CostTable(where or default_path())
-    numbers = {
-        "copy_workers": get("engine.copy_workers"),
-        "priority_workers": get("engine.priority_workers"),
-        "gpu_workers": get("engine.gpu_workers"),
-        "child_workers": get("engine.child_workers"),
-    }
+    where = config.get("engine.cost_file")
     made = ThreadedEngine if name == "threaded" else ThreadedEnginePerDevice
+    given = {argument: config.get(option) for option, argument in _OPTIONS.items()}
     return made(
-        workers=get("engine.workers"),
-        costs=costs,
-        max_tasks=get("engine.max_tasks"),
-        max_bytes=get("engine.max_bytes"),
-        learn=get("engine.learn"),
-        switch_interval=get("engine.switch_interval"),
-        **{option: number for option, number in numbers.items() if number is not None},
+        costs=None if where == "none" else CostTable(where or default_path()),
+        **{argument: value for argument, value in given.items() if value is not None},
     )
 
 
 @hookimpl
 def mxcore_register_engines(registrar: Any) -> None:
     """Offer both engines; the one by device is MXNet's default, and ours once this is installed."""
-    for option in OPTIONS:
-        registrar.option(option)
     for name, priority, doc in (
         ("threaded", 10, "One pool of threads for all devices."),
         ("threaded_per_device", 20, "Threads by device and purpose; the default once installed."),
