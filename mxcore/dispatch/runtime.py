@@ -190,7 +190,9 @@ def _bind(new: Runtime) -> None:
     with _lock:
         old = _current
         if old is not None and old.engine is not new.engine:
-            old.engine.wait_for_all()
+            # Drain it; what failed stays failed, and is raised to whoever reads it, not here.
+            old.engine.stop()
+            old.engine.start()
         _current = new
         for library in new._libraries.values():
             attach(library, new.engine)

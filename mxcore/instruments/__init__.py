@@ -3,7 +3,9 @@
 Whoever emits an event guards it, so that nobody pays while nothing listens::
 
     if instruments.push:
-        instruments.emit("push", operation_name, device)
+        instruments.emit("push", task, name, priority, device, reads, writes)
+
+with the arguments that :data:`EVENTS` names for the event.
 
 A listener that raises is removed and logged: observing must never change what is observed.
 """

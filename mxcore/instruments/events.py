@@ -6,6 +6,7 @@ listeners, itself included, while it runs.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -89,6 +90,10 @@ class Instruments:
         another way while it is listened to."""
         self._watchers.append((event, changed))
 
+    def renew_lock(self) -> None:
+        """Forget the lock: in a forked child, where a thread that does not exist may hold it."""
+        self._lock = threading.Lock()
+
     def _heard(self) -> list[bool]:
         return [bool(getattr(self, event)) for event, _ in self._watchers]
 
@@ -122,3 +127,6 @@ def check_events(events: Iterable[str]) -> tuple[str, ...]:
 
 #: The process's instruments.
 instruments = Instruments()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=instruments.renew_lock)

@@ -11,8 +11,10 @@ from ..dispatch import runtime
 from ..dispatch.array import Array, cell_of, settled, wrap
 from ..dispatch.context import Context, current_context
 from ..dispatch.functions import call
+from ..instruments import instruments
 from ..spec import ParameterError
 from .ndarray import NDArray
+from .observed import told
 
 _DENSE = (None, "default")
 
@@ -40,11 +42,18 @@ def _make(shape: Any, ctx: Any, dtype: Any, stype: str | None, fill: Any, what: 
     shape = _shape(shape)
     if fill is None:
         data = library.empty(shape, dtype, ctx.device_id)
-    elif library.xp is np:
-        data = np.zeros(shape, dtype) if isinstance(fill, int) and fill == 0 else np.full(shape, fill, dtype)
+    elif instruments.begin:
+        with told(f"_{what}", ctx):
+            data = _filled(library, shape, dtype, fill, ctx)
     else:
-        data = library.from_host(np.full(shape, fill, dtype), ctx.device_id)
+        data = _filled(library, shape, dtype, fill, ctx)
     return wrap(NDArray, data, ctx)
+
+
+def _filled(library: Any, shape: tuple[int, ...], dtype: Any, fill: Any, ctx: Context) -> Any:
+    if library.xp is not np:
+        return library.from_host(np.full(shape, fill, dtype), ctx.device_id)
+    return np.zeros(shape, dtype) if isinstance(fill, int) and fill == 0 else np.full(shape, fill, dtype)
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:

@@ -19,11 +19,11 @@ from .. import operators
 from ..autograd import Function, is_training
 from ..dispatch.array import Array
 from ..dispatch.context import current_context
-from ..dispatch.observed import begun, ended
 from ..instruments import instruments
 from ..operators.attributes import REQUIRED
 from ..spec import MXCoreError, OperatorError, ParameterError
 from .creation import zeros
+from .observed import told
 
 _registered: dict[str, type[CustomOpProp]] = {}
 
@@ -173,18 +173,9 @@ def _told_as(name: str, ctx: Any) -> Any:
     """Tell the instruments that the Python code of a custom operator runs, and name what it calls after it."""
     from ..profiler import scopes  # only while somebody listens
 
-    code, error = f"{name}::pure_python", None
-    with scopes.counted_as(scopes.CUSTOM):
-        # It reads and writes by way of what it calls.
-        number = begun(code, ctx, (), ())
-        try:
-            with scopes.Scope(f"{name}::"):
-                yield
-        except BaseException as e:
-            error = e
-            raise
-        finally:
-            ended(number, code, ctx, error)
+    # The code itself reads and writes nothing: what it calls does.
+    with scopes.counted_as(scopes.CUSTOM), told(f"{name}::pure_python", ctx), scopes.Scope(f"{name}::"):
+        yield
 
 
 _unheard = nullcontext()

@@ -408,6 +408,10 @@ class _Threads:
     def join(thread: threading.Thread) -> None:
         thread.join()
 
+    @staticmethod
+    def touched() -> None:
+        """A place where another thread may go on: real ones need no such place."""
+
 
 class _Run:
     """One execution of a program on an engine."""
@@ -416,6 +420,7 @@ class _Run:
         self.program = program
         self.engine = engine
         self.later = later
+        self.machine = getattr(engine, "machine", None) or _Threads
         self.inline = EngineCapability.INLINE in engine.capabilities
         serial = program.serial
         self.cells: dict[int, Any] = {}
@@ -465,6 +470,7 @@ class _Run:
             values = self._values(action)
             if action.pieces:
                 self._loop(action)
+            self.machine.touched()
             self._write(action, values)
 
         return function
@@ -475,6 +481,7 @@ class _Run:
 
         def body(start: int, stop: int) -> None:
             for item in range(start, stop):
+                self.machine.touched()
                 counts[item] += 1
 
         self.engine.parallel_for(action.pieces, 1 + action.ident % 3, body)
@@ -662,12 +669,13 @@ class _Run:
             pass
         self.compare()
 
-    def run_crowded(self, pushers: int, machine: Any) -> None:
+    def run_crowded(self, pushers: int) -> None:
         """Push from several threads: each takes the next action in a lock, so that the order is the program's.
 
         Between its actions a thread waits now and then outside of the lock, while others push.
         """
         self.crowd = True
+        machine = self.machine
         actions = iter(self.program.actions)
         lock = machine.lock()
         errors: list[BaseException] = []
@@ -752,7 +760,7 @@ def run_program(program: Program, engine: Any, pushers: int = 1) -> None:
     engine : Engine
         Started, idle. It is left idle, and not shut down. If it has ``later(call)``, asynchronous functions end
         there; otherwise in a thread of their own. If it has a ``machine``, that brings locks and threads for
-        ``pushers``: ``lock()``, ``spawn(body, name)``, ``join(thread)``.
+        ``pushers``: ``lock()``, ``spawn(body, name)``, ``join(thread)``, and ``touched()`` is called where others may go on.
     pushers : int
         How many threads push. With more than one, each takes the next action in a lock, so that the order in which
         things are pushed is the program's, whoever pushes them.
@@ -769,7 +777,7 @@ def run_program(program: Program, engine: Any, pushers: int = 1) -> None:
         if pushers == 1:
             run.run()
         else:
-            run.run_crowded(pushers, getattr(engine, "machine", None) or _Threads)
+            run.run_crowded(pushers)
     finally:
         if completer is not None:
             completer.close()

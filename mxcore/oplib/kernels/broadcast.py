@@ -12,7 +12,7 @@ import numpy as np
 
 from ..table import kernel
 from ..threads import LARGE_PLAIN
-from .sharing import by_stretch, call_binary, filling, reduced
+from .sharing import by_stretch, call_binary, filled, reduced
 
 for _names, _ufunc in (
     (("broadcast_add", "elemwise_add"), np.add),
@@ -60,7 +60,6 @@ def hypot(x: Any, y: Any) -> Any:
 def as_numbers(compare: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a comparison so that it gives 0 and 1 in the dtype of the first array."""
 
-    @filling
     def large(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
         if out is None:
             return compare(x, y).astype(x.dtype)
@@ -68,7 +67,7 @@ def as_numbers(compare: Callable[..., Any]) -> Callable[..., Any]:
         return out
 
     def run(x: Any, y: Any) -> Any:
-        return compare(x, y).astype(x.dtype) if x.size < LARGE_PLAIN else large(np, x, y)
+        return compare(x, y).astype(x.dtype) if x.size < LARGE_PLAIN else filled(large, x, y)
 
     return run
 

@@ -117,7 +117,10 @@ def _taken(x: Any, i: Any, axis: int, mode: str) -> Any:
 @kernel("take")
 def take(xp: Any, x: Any, indices: Any, *, axis: int, mode: str) -> Any:
     if xp is np and mode != "raise":
-        return _taken(x, whole(indices), axis, mode)
+        i = whole(indices)
+        if x.size * i.size < LARGE:
+            return np.take(x, i, axis, mode=mode)  # type: ignore[call-overload]
+        return _taken(x, i, axis, mode)
     return xp.take(x, bounded(xp, indices, x.shape[axis], mode, axis, "take"), axis)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from ..table import kernel
-from ..threads import LARGE_PLAIN, elementwise, matmul, parallel_for, rows
-from .sharing import along_axis, by_rows, by_stretch, filling, put, writable_in_pieces
+from ..threads import LARGE, LARGE_PLAIN, elementwise, matmul, parallel_for, rows
+from .sharing import along_axis, by_rows, by_stretch, call_ufunc, filled, filling, put, writable_in_pieces
 
 
 def into(xp: Any, fn: Callable[..., Any], x: Any) -> Any:
@@ -123,11 +123,15 @@ def sigmoid(xp: Any, x: Any, out: Any = None) -> Any:
     return r
 
 
+#: Up to here one slow call takes less time than five.
+_FEW = 128
+
+
 @filling
 def softrelu(xp: Any, x: Any, out: Any = None) -> Any:
-    """``log(1 + e**x)`` as ``max(x, 0) + log(1 + e**-|x|)``: a tenth of the time of ``logaddexp``."""
-    if x.dtype.kind != "f":
-        return xp.logaddexp(x, 0)
+    """``log(1 + e**x)`` as ``max(x, 0) + log(1 + e**-|x|)``: for all but a few numbers, a tenth of ``logaddexp``."""
+    if x.dtype.kind != "f" or (out is None and x.size < _FEW):
+        return xp.logaddexp(x, x.dtype.type(0))
     r = put(xp.abs, out, x)
     r = into(xp, xp.negative, r)
     r = into(xp, xp.exp, r)
@@ -136,10 +140,14 @@ def softrelu(xp: Any, x: Any, out: Any = None) -> Any:
     return r
 
 
+def _tanh(x: Any) -> Any:
+    return call_ufunc(np.tanh, x) if x.dtype.kind == "f" else np.tanh(x)
+
+
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "relu": positive_part,
     "sigmoid": sigmoid,
-    "tanh": filling(lambda xp, x, out=None: put(xp.tanh, out, x)),
+    "tanh": lambda xp, x: xp.tanh(x) if xp is not np or x.size < LARGE or not x.flags.c_contiguous else _tanh(x),
     "softrelu": softrelu,
     "softsign": by_stretch(lambda xp, x: x / (1 + xp.abs(x))),
 }
@@ -166,7 +174,9 @@ def backward_activation(xp: Any, g: Any, y: Any, *, act_type: str) -> Any:
         r = (y > 0).astype(g.dtype)
         r *= g
         return r
-    return _BACKWARD[act_type](xp, g, y)
+    if xp is np and g.size >= LARGE:
+        return filled(functools.partial(_smooth_backward, act_type), g, y)
+    return _smooth_backward(act_type, xp, g, y)
 
 
 def _smooth_backward(act_type: str, xp: Any, g: Any, y: Any, out: Any = None) -> Any:
@@ -174,7 +184,7 @@ def _smooth_backward(act_type: str, xp: Any, g: Any, y: Any, out: Any = None) ->
         r = xp.subtract(1, y) if out is None else np.subtract(1, y, out=out)
         r *= y
     elif act_type == "tanh":
-        r = put(xp.multiply, out, y, y)
+        r = y * y if out is None else np.multiply(y, y, out=out)
         r = xp.subtract(1, r, out=r) if xp is np else 1 - r
     elif act_type == "softrelu":
         r = put(xp.negative, out, y)
@@ -186,13 +196,6 @@ def _smooth_backward(act_type: str, xp: Any, g: Any, y: Any, out: Any = None) ->
         r *= r
     r *= g
     return r
-
-
-def _of(act_type: str) -> Callable[..., Any]:
-    return filling(functools.partial(_smooth_backward, act_type))
-
-
-_BACKWARD = {act_type: _of(act_type) for act_type in _ACTIVATIONS}
 
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -311,11 +314,12 @@ def _slopes(xp: Any, x: Any, slope: Any) -> Any:
 
 
 def _leaky(slope: float, xp: Any, x: Any, out: Any = None) -> Any:
-    y = put(xp.multiply, out, x, slope)
-    if slope >= 0:
-        return put(xp.maximum if slope <= 1 else xp.minimum, out, x, y)
-    y = xp.where(x > 0, x, y)
-    return y if out is None else put(np.positive, out, y)
+    y = x * slope if out is None else np.multiply(x, slope, out=out)
+    if slope < 0:
+        y = xp.where(x > 0, x, y)
+        return y if out is None else np.positive(y, out=out)
+    limit = xp.maximum if slope <= 1 else xp.minimum
+    return limit(x, y) if out is None else limit(x, y, out=out)
 
 
 def _prelu(xp: Any, x: Any, slopes: Any, out: Any) -> Any:
@@ -350,16 +354,18 @@ def leaky_relu(
     training: bool = False,
 ) -> Any:
     mask = xp.ones((1,) * x.ndim, x.dtype)
+    large = xp is np and x.size >= LARGE
     if act_type == "leaky":
-        y = filling(functools.partial(_leaky, slope))(xp, x)
+        y = filled(functools.partial(_leaky, slope), x) if large else _leaky(slope, xp, x)
     elif act_type == "prelu":
         slopes = _channels(gamma, x)
         inside = slopes.ndim == x.ndim and len(slopes) > 1
         (y,) = by_rows(xp, lambda x, out=None: (_prelu(xp, x, slopes, out),), inside, [(x.shape, x.dtype)], x)
     elif act_type == "elu":
-        y = filling(functools.partial(_elu, slope, 1.0))(xp, x)
+        y = filled(functools.partial(_elu, slope, 1.0), x) if large else _elu(slope, 1.0, xp, x)
     elif act_type == "selu":
-        y = filling(functools.partial(_elu, _SELU_ALPHA, _SELU_SCALE))(xp, x)
+        fn = functools.partial(_elu, _SELU_ALPHA, _SELU_SCALE)
+        y = filled(fn, x) if large else fn(xp, x)
     elif act_type == "gelu":
         half = x.dtype == np.float16
         y = gelu(xp, x.astype(np.float32) if half else x)
@@ -375,7 +381,9 @@ def leaky_relu(
 
 @kernel("_leaky_backward")
 def leaky_backward(xp: Any, g: Any, x: Any, *, slope: float) -> Any:
-    return by_stretch(functools.partial(_leaky_slope, slope))(xp, g, x)
+    if xp is np and g.size >= LARGE:
+        return by_stretch(functools.partial(_leaky_slope, slope))(np, g, x)
+    return _leaky_slope(slope, xp, g, x)
 
 
 def _leaky_slope(slope: float, xp: Any, g: Any, x: Any) -> Any:
@@ -418,7 +426,8 @@ def gelu_backward(xp: Any, g: Any, x: Any) -> Any:
 def _scaled(xp: Any, x: Any, axis: Any, temperature: float | None, dtype: Any, out: Any) -> Any:
     """Return ``x / temperature`` minus its maximum along ``axis``, a fresh array or ``out``."""
     x = x.astype(dtype, copy=False)
-    y = put(xp.subtract, out, x, x.max(axis=axis, keepdims=True))
+    top = x.max(axis=axis, keepdims=True)
+    y = x - top if out is None else put(np.subtract, out, x, top)
     if temperature is not None and temperature != 1:
         y /= temperature
     return y
@@ -428,15 +437,18 @@ def softmax_of(xp: Any, x: Any, axis: Any, temperature: float | None = None, dty
     """Return the softmax along an axis or several, a fresh array."""
     if x.size == 0:
         return xp.zeros(x.shape, dtype or x.dtype)
+    if xp is np and x.size >= LARGE:
+        fn = functools.partial(_softmax, np, temperature, dtype)
+        return along_axis(np, fn, axis, dtype or x.dtype, x)
+    return _softmax(xp, temperature, dtype, x, axis)
+
+
+def _softmax(xp: Any, temperature: float | None, dtype: Any, x: Any, axis: Any, out: Any = None) -> Any:
     half = x.dtype == np.float16
-
-    def run(x: Any, axis: Any, out: Any = None) -> Any:
-        y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype), out)
-        y = into(xp, xp.exp, y)
-        y /= row_sum(xp, y, axis)
-        return y.astype(dtype or x.dtype, copy=False)
-
-    return along_axis(xp, run, axis, dtype or x.dtype, x)
+    y = _scaled(xp, x, axis, temperature, np.float32 if half else (dtype or x.dtype), out)
+    y = into(xp, xp.exp, y)
+    y /= row_sum(xp, y, axis)
+    return y.astype(dtype or x.dtype, copy=False)
 
 
 @kernel("softmax")
@@ -468,14 +480,17 @@ def softmin(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype: Any
 def log_softmax(xp: Any, x: Any, *, axis: int, temperature: float | None, dtype: Any, use_length: bool) -> Any:
     if x.size == 0:
         return xp.zeros(x.shape, dtype or x.dtype)
+    if xp is np and x.size >= LARGE:
+        fn = functools.partial(_log_softmax, np, temperature, dtype)
+        return along_axis(np, fn, axis, dtype or x.dtype, x)
+    return _log_softmax(xp, temperature, dtype, x, axis)
 
-    def run(x: Any, axis: Any, out: Any = None) -> Any:
-        y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype), out)
-        total = row_sum(xp, xp.exp(y), axis)
-        y -= into(xp, xp.log, total)
-        return y.astype(dtype or x.dtype, copy=False)
 
-    return along_axis(xp, run, axis, dtype or x.dtype, x)
+def _log_softmax(xp: Any, temperature: float | None, dtype: Any, x: Any, axis: Any, out: Any = None) -> Any:
+    y = _scaled(xp, x, axis, temperature, np.float32 if x.dtype == np.float16 else (dtype or x.dtype), out)
+    total = row_sum(xp, xp.exp(y), axis)
+    y -= into(xp, xp.log, total)
+    return y.astype(dtype or x.dtype, copy=False)
 
 
 def _softmax_axes(mode: str, ndim: int) -> Any:
@@ -488,14 +503,18 @@ def softmax_activation(xp: Any, x: Any, *, mode: str) -> Any:
 
 
 def _backward_softmax_of(xp: Any, g: Any, y: Any, axis: Any, scale: float) -> Any:
-    def run(g: Any, y: Any, axis: Any, out: Any = None) -> Any:
-        r = put(xp.subtract, out, g, row_dot(xp, g, y, axis))
-        r *= y
-        if scale != 1:
-            r *= scale
-        return r
+    if xp is np and g.size >= LARGE:
+        return along_axis(np, functools.partial(_softmax_back, np, scale), axis, g.dtype, g, y)
+    return _softmax_back(xp, scale, g, y, axis)
 
-    return along_axis(xp, run, axis, g.dtype, g, y)
+
+def _softmax_back(xp: Any, scale: float, g: Any, y: Any, axis: Any, out: Any = None) -> Any:
+    dot = row_dot(xp, g, y, axis)
+    r = g - dot if out is None else put(np.subtract, out, g, dot)
+    r *= y
+    if scale != 1:
+        r *= scale
+    return r
 
 
 @kernel("_backward_softmax")
@@ -510,15 +529,18 @@ def backward_softmax_activation(xp: Any, g: Any, y: Any, *, mode: str) -> Any:
 
 @kernel("_backward_log_softmax")
 def backward_log_softmax(xp: Any, g: Any, y: Any, *, axis: int, scale: float) -> Any:
-    def run(g: Any, y: Any, axis: Any, out: Any = None) -> Any:
-        r = put(xp.exp, out, y)
-        r *= row_sum(xp, g, axis)
-        r = xp.subtract(g, r, out=r) if xp is np else g - r
-        if scale != 1:
-            r *= scale
-        return r
+    if xp is np and g.size >= LARGE:
+        return along_axis(np, functools.partial(_log_softmax_back, np, scale), axis, g.dtype, g, y)
+    return _log_softmax_back(xp, scale, g, y, axis)
 
-    return along_axis(xp, run, axis, g.dtype, g, y)
+
+def _log_softmax_back(xp: Any, scale: float, g: Any, y: Any, axis: Any, out: Any = None) -> Any:
+    r = xp.exp(y) if out is None else put(np.exp, out, y)
+    r *= row_sum(xp, g, axis)
+    r = xp.subtract(g, r, out=r) if xp is np else g - r
+    if scale != 1:
+        r *= scale
+    return r
 
 
 # ---------------------------------------------------------------------------------------------------------------

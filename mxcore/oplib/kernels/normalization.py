@@ -8,6 +8,7 @@ share the pieces out, which depend on shapes only.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..precision import wide
 from ..table import kernel
-from ..threads import STRETCH, parallel_for, stretch_for
+from ..threads import LARGE, STRETCH, parallel_for, stretch_for
 from ..workspace import borrow
 from .neural import into, positive_part, row_dot, row_sum
 from .sharing import by_rows, put
@@ -313,7 +314,7 @@ def _standardized(xp: Any, x: Any, axes: Any, eps: float, out: Any) -> tuple[Any
     count = _count(x, axes)
     mean = row_sum(xp, x, axes)
     mean /= count
-    y = put(xp.subtract, out, x, mean)
+    y = x - mean if out is None else put(np.subtract, out, x, mean)
     std = row_dot(xp, y, y, axes)
     std /= count
     std += eps
@@ -325,20 +326,25 @@ def _standardized(xp: Any, x: Any, axes: Any, eps: float, out: Any) -> tuple[Any
 def _normalized(xp: Any, x: Any, axes: tuple[int, ...], eps: float, gamma: Any, beta: Any) -> Any:
     """Return ``gamma * (x - mean) / std + beta``, mean and std over ``axes``, in the dtype of ``x``."""
 
-    def run(x: Any, out: Any = None) -> Any:
-        y, mean, std = _standardized(xp, _f32(x), axes if len(axes) > 1 else axes[0], eps, out)
-        y *= gamma
-        y += beta
-        return tuple(v.astype(x.dtype, copy=False) for v in (y, mean, std))
-
+    along = axes if len(axes) > 1 else axes[0]
+    if xp is not np or x.size < LARGE:
+        return _normalize(xp, along, eps, gamma, beta, x)
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    return by_rows(xp, run, 0 in axes, [(shape, x.dtype) for shape in (x.shape, kept, kept)], x)
+    fn = functools.partial(_normalize, np, along, eps, gamma, beta)
+    return by_rows(np, fn, 0 in axes, [(shape, x.dtype) for shape in (x.shape, kept, kept)], x)
+
+
+def _normalize(xp: Any, axes: Any, eps: float, gamma: Any, beta: Any, x: Any, out: Any = None) -> Any:
+    y, mean, std = _standardized(xp, _f32(x), axes, eps, out)
+    y *= gamma
+    y += beta
+    return tuple(v.astype(x.dtype, copy=False) for v in (y, mean, std))
 
 
 @kernel("LayerNorm")
 def layer_norm(xp: Any, x: Any, gamma: Any, beta: Any, *, axis: int, eps: float, output_mean_var: bool) -> Any:
     axis %= x.ndim
-    if axis == x.ndim - 1 and x.ndim > 2:
+    if axis == x.ndim - 1 and x.ndim > 2 and xp is np and x.size >= LARGE:
         flat = x.reshape(math.prod(x.shape[:-1]), x.shape[axis])
         results = _normalized(xp, flat, (1,), eps, gamma, beta)
         return tuple(v.reshape(*x.shape[:-1], v.shape[1]) for v in results)
@@ -381,7 +387,7 @@ def _backward_normalized(
 @kernel("_backward_LayerNorm")
 def backward_layer_norm(xp: Any, g: Any, x: Any, gamma: Any, mean: Any, std: Any, *, axis: int, eps: float) -> Any:
     axis %= x.ndim
-    if axis == x.ndim - 1 and x.ndim > 2:
+    if axis == x.ndim - 1 and x.ndim > 2 and xp is np and x.size >= LARGE:
         n = math.prod(x.shape[:-1])
         flat = [v.reshape(n, -1 if v.size else v.shape[-1]) for v in (g, x, mean, std)]
         dx, *rest = backward_layer_norm(xp, *flat[:2], gamma, *flat[2:], axis=1, eps=eps)

@@ -33,20 +33,25 @@ def by_stretch(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def filling(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``fn(xp, *arrays, out)`` like :func:`by_stretch`; large NumPy floats get stretches of the result as ``out``.
+    """Wrap ``fn(xp, x, out)`` like :func:`by_stretch`; large NumPy floats get stretches of the result as ``out``.
 
     ``fn`` returns its result and makes it itself where ``out`` is None.
     """
 
-    def run(xp: Any, *arrays: Any) -> Any:
-        x = arrays[0]
-        if xp is not np or x.size < LARGE or not _alike(x, arrays):
-            return fn(xp, *arrays)
-        y = np.empty(x.shape, x.dtype)
-        elementwise(lambda *parts: fn(np, *parts[:-1], out=parts[-1]), *arrays, y)
-        return y
+    def run(xp: Any, x: Any) -> Any:
+        return fn(xp, x) if xp is not np or x.size < LARGE else filled(fn, x)
 
     return run
+
+
+def filled(fn: Callable[..., Any], *arrays: Any) -> Any:
+    """Return ``fn(np, *arrays)`` as described at :func:`filling`, for large NumPy arrays."""
+    x = arrays[0]
+    if not _alike(x, arrays):
+        return fn(np, *arrays)
+    y = np.empty(x.shape, x.dtype)
+    elementwise(lambda *parts: fn(np, *parts[:-1], out=parts[-1]), *arrays, y)
+    return y
 
 
 def _alike(x: np.ndarray, arrays: Sequence[np.ndarray]) -> bool:

@@ -38,7 +38,10 @@ def _blockwise(name: str, single: Callable[[Any], Any] | None = None) -> Callabl
                         piece = source[start : start + _PIECE].astype(working)
                         target[start : start + _PIECE] = fn(piece, **attributes)  # type: ignore[misc]
 
-            parallel_for(-(-source.size // _PIECE), 1, compute)
+            if source.size <= _PIECE:
+                compute(0, 1)
+            else:
+                parallel_for(-(-source.size // _PIECE), 1, compute)
             return y
 
         kernel(name, numpy=True)(run)

@@ -147,6 +147,22 @@ class Sized:
         super().push(fn, reads, writes, nbytes=100 * len(writes), **options)  # type: ignore[misc]
 
 
+class Circles(AssertionError):
+    """A program of a few thousand choices does not end."""
+
+
+class Bounded(Simulator):
+    """A simulator that gives a program up that goes round in circles."""
+
+    choices = 0
+
+    def _choose(self) -> Any:
+        self.choices += 1
+        if self.choices > 200_000:
+            raise Circles("200,000 choices and no end")
+        return super()._choose()
+
+
 class Case:
     """Everything that ``seed`` decides; every combination comes up.
 
@@ -186,7 +202,7 @@ class Case:
 
     def run(self, schedule: Any = None, engines: tuple[type, ...] = ENGINES, mixin: Any = object) -> Simulator:
         """Execute it; return the machine, with the schedule taken."""
-        machine = Simulator(self.seed, schedule=schedule, **self.machine)
+        machine = Bounded(self.seed, schedule=schedule, **self.machine)
         options = dict(self.options)
         if self.costs is not None:
             options["costs"] = self.costs(self.seed)

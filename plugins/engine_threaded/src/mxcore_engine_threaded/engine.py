@@ -407,7 +407,7 @@ class ThreadedEngine:
         except BaseException as caught:
             error = caught
         del held[:]
-        if entry.sets is None and error is None:
+        if entry.sets is None and error is None and not entry.after:
             for variable in writes:
                 variable.version += 1
             self._alone = False
@@ -417,9 +417,17 @@ class ThreadedEngine:
         sets, entry.sets = entry.sets, None
         if sets is not None:
             self._release(sets[1], sets[2], error, name)
+        elif error is not None:
+            self.fail(writes, error, name)
         else:
-            self.fail(writes, error, name)  # type: ignore[arg-type]
+            for variable in writes:
+                variable.version += 1
+        if sets is None:
             self._end_alone()
+        if entry.after:
+            self._inbox.extend(entry.after)
+            entry.after.clear()
+            self._settle()
         entry.reads = entry.writes = ()
         if error is not None and not isinstance(error, Exception):
             raise error
@@ -560,6 +568,8 @@ class ThreadedEngine:
 
     def delete_variable(self, variable: Any, release: Callable[[], Any] | None = None) -> None:
         """Schedule ``release()`` as the last write of ``variable``, or run it now if nothing touches it. Never blocks."""
+        if self._alone and self._deleted_inside(variable, release):
+            return
         if not variable.flags & (_BUSY | RETIRED) and not variable.readers:
             # Nothing is pending on it and nothing can come any more.
             variable.flags |= RETIRED
@@ -579,6 +589,18 @@ class ThreadedEngine:
         sets = task.inputs, task.reads, task.writes
         self._inbox.append(Work(release, sets, _DELETE, name="DeleteVariable"))
         self._settle()
+
+    def _deleted_inside(self, variable: Any, release: Any) -> bool:
+        """Put off a deletion by the function that the only pusher runs without the lock, of a variable that it holds."""
+        held = self._local.held
+        if not held or held[0] is not self._entry:
+            return False
+        entry = self._entry
+        if entry.sets is not None or (variable not in entry.reads and variable not in entry.writes):
+            return False
+        task = retire(variable, release)
+        entry.after.append(Work(release, (task.inputs, task.reads, task.writes), _DELETE, name="DeleteVariable"))
+        return True
 
     # -- what is ready -------------------------------------------------------------------------------------------
 
@@ -1216,11 +1238,25 @@ class ThreadedEngine:
             self.stop()
             self._stopped = "shut down"
             self._costs.save()
+            self._tell_unreported()
             if self._switch_before:
                 sys.setswitchinterval(self._switch_before)
             if self in _engines:
                 _engines.discard(self)
                 interrupts.uninstall()
+
+    def _tell_unreported(self) -> None:
+        """Log the errors that no wait has raised: this is the last chance to see them."""
+        unread = self.tracker.unreported
+        if unread:
+            import logging
+
+            logging.getLogger("mxcore.engine").warning(
+                "engine '%s' ends with %d error(s) that nobody waited for; the first: %r",
+                self.name,
+                len(unread),
+                unread[0].error,
+            )
 
     # -- fork ----------------------------------------------------------------------------------------------------
 

@@ -69,13 +69,14 @@ class Work(Task):
 class Alone:
     """What the only pusher runs without the lock. ``sets`` is None until they are marked in the tracker."""
 
-    __slots__ = ("name", "reads", "sets", "writes")
+    __slots__ = ("after", "name", "reads", "sets", "writes")
 
     def __init__(self) -> None:
         self.name = ""
         self.reads: tuple[Any, ...] = ()
         self.writes: tuple[Any, ...] = ()
         self.sets: Any = None
+        self.after: list[Any] = []  # deletions of its own variables
 
 
 class Waiter:
