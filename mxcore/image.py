@@ -213,9 +213,7 @@ def resize_short(src: Any, size: int, interp: int = 2) -> Any:
     return imresize(src, w, h, _interpolation("resize_short", interp, (height, width, h, w)))
 
 
-def fixed_crop(
-    src: Any, x0: int, y0: int, w: int, h: int, size: Sequence[int] | None = None, interp: int = 2
-) -> Any:
+def fixed_crop(src: Any, x0: int, y0: int, w: int, h: int, size: Sequence[int] | None = None, interp: int = 2) -> Any:
     """Cut out the rectangle of width ``w`` and height ``h`` from column ``x0`` and row ``y0``.
 
     Parameters

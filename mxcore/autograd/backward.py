@@ -23,11 +23,13 @@ from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, 
 from ..dispatch.deferred import NEVER_MEASURED, Promised, runs_here, tied
 from ..dispatch.faults import AT_THE_CALL
 from ..dispatch.functions import call, recorded
+from ..dispatch.observed import begun
 from ..dispatch.raw import Raw
 from ..dispatch.recording import Leaf, Node, Output, set_recording, set_training
 from ..dispatch.writes import last_write
+from ..instruments import instruments
 from ..spec import AutogradError, MXCoreError, OperatorError, ShapeError, StaleValueError
-from .owed import Owed, Owing, settled_value
+from .owed import Owed, Owing, backward_name, settled_value
 
 _raw: dict[Any, Raw] = {}
 
@@ -144,7 +146,7 @@ def run(
     heap: list[tuple[int, Node]] = []
     reached: dict[int, Leaf] = {}
     taken: list[Any] = [None] * len(wanted or ())
-    quick = not on_arrays and wanted is None
+    quick = not on_arrays and wanted is None and not instruments.begin
     library: Any = None
     F: Any = None
 
@@ -312,6 +314,16 @@ def np_ones_like(now: Any, y: Any) -> Any:
 
 
 def _pull_raw(node: Node, g: Any, inputs: Any, needs: Any) -> Any:
+    if instruments.begin:
+        told = begun(backward_name(node), None, inputs, (), 0)
+        try:
+            return _pull_untold(node, g, inputs, needs)
+        finally:
+            told.ended(())
+    return _pull_untold(node, g, inputs, needs)
+
+
+def _pull_untold(node: Node, g: Any, inputs: Any, needs: Any) -> Any:
     bound = node.bound
     F = raw_namespace(bound.library)
     out = node.out

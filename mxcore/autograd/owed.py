@@ -15,10 +15,12 @@ from typing import Any
 from ..dispatch.array import Array, dtype_of
 from ..dispatch.deferred import WORTH_NS, Promised, tied, variable_of
 from ..dispatch.faults import AT_THE_CALL
+from ..dispatch.observed import begun
 from ..dispatch.recording import Leaf
+from ..instruments import instruments
 from ..spec import MXCoreError
 
-__all__ = ["Owed", "Owing", "settled_value"]
+__all__ = ["Owed", "Owing", "backward_name", "settled_value"]
 
 
 class Owed:
@@ -182,12 +184,21 @@ class Owing:
 
     def _run(self, node: Any, g: Any, needs: list[bool], estimate: Any) -> list[Any]:
         """Run a rule in the caller. An error fails its gradients; it is raised where they are read."""
+        if instruments.begin:
+            told = begun(backward_name(node), None, node.inputs, (), 0)
+            try:
+                return self._run_untold(node, g, needs, estimate)
+            finally:
+                told.ended(())
+        return self._run_untold(node, g, needs, estimate)
+
+    def _run_untold(self, node: Any, g: Any, needs: list[bool], estimate: Any) -> list[Any]:
         try:
             if estimate is not None and estimate.countdown <= 0:
                 began = perf_counter_ns()
                 ds = self._compute(node, g, needs)
                 took = perf_counter_ns() - began
-                name = f"backward {node.bound.operator.name}"
+                name = backward_name(node)
                 self._engine.note(
                     name, estimate.ns, took, "caller", "nothing pending, and the layers below wait for it"
                 )
@@ -212,7 +223,7 @@ class Owing:
     def _fail(self, node: Any, needs: list[bool], error: Exception) -> list[Any]:
         engine = self._engine
         owed = [Owed(engine, engine.new_variable("gradient")) if need else None for need in needs]
-        engine.fail([o.var for o in owed if o is not None], error, f"backward {node.bound.operator.name}")
+        engine.fail([o.var for o in owed if o is not None], error, backward_name(node))
         return owed
 
     def fail(self, node: Any, error: Exception) -> list[tuple[Any, Any]]:
@@ -237,7 +248,7 @@ class Owing:
                 if o is not None:
                     o.data = d
 
-        name = f"backward {node.bound.operator.name}"
+        name = backward_name(node)
         engine.push(
             run,
             reads,
@@ -271,6 +282,11 @@ class _Held:
         self.bound = node.bound
         self.inputs = node.inputs
         self.out = node.out
+
+
+def backward_name(node: Any) -> str:
+    """Return what a rule is called in errors, profiles and tables; as in MXNet."""
+    return f"_backward_{node.bound.operator.name}"
 
 
 def _shape(x: Any) -> Any:

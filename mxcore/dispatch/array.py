@@ -37,9 +37,13 @@ class Cell:
         The memory was lent out (a view, DLPack, ``__array_interface__``): the buffer must not be exchanged.
     site : (code, int) or None
         Line of the last overwrite.
+    number : int
+        For instruments; set when somebody first listened to a call with it.
     """
 
-    __slots__ = ("__weakref__", "dtype", "engine", "exported", "shape", "site", "var", "version")
+    __slots__ = ("__weakref__", "dtype", "engine", "exported", "number", "shape", "site", "var", "version")
+
+    number: int
 
     def __init__(self) -> None:
         self.version = 0

@@ -22,7 +22,7 @@ from .array import Array, dtype_of, shape_of, wrap
 from .context import current_context
 from .deferred import fail_call, push_call, runs_here, store
 from .faults import AT_THE_CALL, bad_input, check_same_dtype, describe, failed
-from .observed import begun, ended
+from .observed import begun
 from .recording import Output, new_node, recorders, state
 from .writes import touched
 
@@ -354,7 +354,7 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
 
     kernel = bound.kernel
     direct = outs is not None and len(outs) == 1 and bound.takes_out and bound.outputs == 1
-    number = begun(operator.name, ctx, inputs, outs) if instruments.begin else 0
+    told = begun(operator.name, ctx, inputs, outs, bound.visible) if instruments.begin else None
     began = perf_counter_ns() if estimate is not None and estimate.countdown <= 0 else 0
     try:
         if direct:
@@ -368,8 +368,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
         if not isinstance(e, MXCoreError):
             error = failed(bound, inputs, ctx, e)
             error.__cause__ = e
-        if number:
-            ended(number, operator.name, ctx, error)
+        if told is not None:
+            told.ended((), error)
         if now.inline or specs is None or isinstance(error, AT_THE_CALL):
             raise error  # noqa: B904 (chained already)
         return fail_call(now, bound, inputs, specs, outs, cls, ctx, recording, error)
@@ -397,8 +397,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             y._tape = own
             if y._cell is not None:
                 own.watch(y._cell)
-        if number:
-            ended(number, operator.name, ctx, None)
+        if told is not None:
+            told.ended((y,))
         return y
     ys = []
     node: Any = None
@@ -416,8 +416,8 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
             if y._cell is not None:
                 node.watch(y._cell)
         ys.append(y)
-    if number:
-        ended(number, operator.name, ctx, None)
+    if told is not None:
+        told.ended(ys)
     return ys[0] if bound.visible == 1 else ys
 
 

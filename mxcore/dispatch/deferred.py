@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..instruments import instruments
 from ..operators import Spec
 from ..spec import MXCoreError
 from . import runtime
@@ -59,6 +60,8 @@ def variable_of(x: Any, engine: Any) -> Any:
             cell.engine.wait_for_variable(cell.var)
         cell.engine = engine
         cell.var = engine.new_variable()
+        if instruments.push and hasattr(cell, "number"):
+            cell.var.mark = cell.number
     return cell.var
 
 

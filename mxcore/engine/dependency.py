@@ -205,9 +205,11 @@ class Variable:
         Tasks that wait here, with whether they write; made when first needed.
     stamp : int
         The engine's own: when it was last written, in pushes.
+    mark : int
+        What instruments know it by; 0 while nobody listened.
     """
 
-    __slots__ = ("__weakref__", "failure", "flags", "name", "queue", "readers", "stamp", "version")
+    __slots__ = ("__weakref__", "failure", "flags", "mark", "name", "queue", "readers", "stamp", "version")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -215,6 +217,7 @@ class Variable:
         self.flags = 0
         self.readers = 0
         self.stamp = 0
+        self.mark = 0
         self.failure: Failure | None = None
         self.queue: deque[tuple[Task, bool]] | None = None
 

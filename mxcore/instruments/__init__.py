@@ -12,6 +12,6 @@ A listener that raises is removed and logged: observing must never change what i
 
 from __future__ import annotations
 
-from .events import EVENTS, Instruments, instruments
+from .events import EVENTS, Instruments, identity, instruments
 
-__all__ = ["EVENTS", "Instruments", "instruments"]
+__all__ = ["EVENTS", "Instruments", "identity", "instruments"]

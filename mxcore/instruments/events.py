@@ -6,6 +6,7 @@ listeners, itself included, while it runs.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -26,6 +27,10 @@ EVENTS: dict[str, str] = {
     "alloc": "handle: a storage manager handed out a buffer",
     "free": "handle: a buffer came back",
 }
+
+
+#: ``identity()`` returns a number that nothing else in this process has: for tasks, and for what they read and write.
+identity = itertools.count(1).__next__
 
 
 class Instruments:

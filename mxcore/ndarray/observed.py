@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..dispatch.observed import begun, ended
+from ..dispatch.observed import begun
 
 
 @contextmanager
 def told(name: str, ctx: Any) -> Iterator[None]:
     """Tell that ``name`` runs on ``ctx`` for the length of the block. Only used while somebody listens."""
     error: BaseException | None = None
-    number = begun(name, ctx, (), ())
+    call = begun(name, ctx, (), (), 0)
     try:
         yield
     except BaseException as e:
         error = e
         raise
     finally:
-        ended(number, name, ctx, error)
+        call.ended((), error)

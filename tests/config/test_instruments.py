@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 
 import pytest
 
-from mxcore.instruments import EVENTS, Instruments
+from mxcore.instruments import EVENTS, Instruments, instruments
 from mxcore.spec import PluginError
 
 
@@ -54,3 +56,19 @@ def test_unknown_event():
     with pytest.raises(PluginError) as caught:
         Instruments().add(print, ["pushed"])
     assert str(caught.value) == f"there is no event 'pushed'. Events: {', '.join(EVENTS)}."
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_can_listen_though_a_thread_held_the_lock():
+    instruments._lock.acquire()
+    try:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # ends a child that waits for the lock
+            instruments.add(print, ["free"])
+            os._exit(0 if instruments._lock.acquire(blocking=False) else 1)
+    finally:
+        instruments._lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert print not in instruments.free

@@ -117,7 +117,11 @@ def test_color_normalize_changes_its_argument():
             ValueError,
             r"image.resize_short: unknown interpolation 7; use 0 .* 9 \(by size\)",
         ),
-        (lambda x: mx.image.imresize(x, 0, 4), ParameterError, r"size=\(0, 4\) must be one number or \(width, height\)"),
+        (
+            lambda x: mx.image.imresize(x, 0, 4),
+            ParameterError,
+            r"size=\(0, 4\) must be one number or \(width, height\)",
+        ),
         (
             lambda x: mx.image.imresize(x.expand_dims(0), 4, 4),
             ShapeError,

@@ -19,7 +19,7 @@ from .pieces import pad_into
 from .windows import Ints, Job, Windows
 
 # Floats of the padded image (some channels of it) that a depthwise piece works on.
-_FLOATS = 1 << 16
+_FLOATS = 1 << 17
 
 
 def suits(group: int, channels: int, filters: int) -> bool:

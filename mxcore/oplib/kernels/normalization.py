@@ -17,7 +17,7 @@ import numpy as np
 
 from ..precision import wide
 from ..table import kernel
-from ..threads import LARGE, STRETCH, parallel_for, stretch_for
+from ..threads import LARGE, LARGE_PLAIN, STRETCH, parallel_for, stretch_for
 from ..workspace import borrow
 from .neural import into, positive_part, row_dot, row_sum
 from .sharing import by_rows, put
@@ -93,9 +93,12 @@ def _pieces(shape: tuple[int, ...]) -> list[_Part]:
     """Cut ``(L, C, R)`` into contiguous pieces: some of ``L``, or where one of it is large, some channels of one."""
     lead, channels, tail = shape
     numbers = channels * tail
-    # Rows of short ones are added up in their own dtype within a piece: longer pieces would lose digits.
-    piece = stretch_for(lead * numbers) if tail >= _SHORT else STRETCH
-    if tail >= _SHORT and numbers > piece:
+    if tail >= _SHORT:
+        piece = stretch_for(lead * numbers)
+    else:
+        # Numbers one apart in each row are added up in their own dtype in a piece: with many rows that loses digits.
+        piece = STRETCH if tail == 1 else 2 * STRETCH
+    if tail >= _SHORT and numbers > piece and lead * numbers >= LARGE_PLAIN:
         some = -(-channels // -(-numbers // piece))
         return [(slice(i, i + 1), slice(c, c + some)) for i in range(lead) for c in range(0, channels, some)]
     step = max(1, piece // max(1, numbers))

@@ -181,7 +181,8 @@ class Case:
     def __init__(self, seed: int, low: int = 50, high: int = 200, program: Program | None = None) -> None:
         draw = random.Random(seed * 7 + 1)
         self.seed = seed
-        self.program = program or Program(seed, draw.randint(low, high), parallel=draw.choice((0.0, 0.1)))
+        ops = low + int((high - low) * draw.random() ** 2)
+        self.program = program or Program(seed, ops, parallel=draw.choice((0.0, 0.1)))
         self.per_device = draw.random() < 0.5
         self.sized = draw.random() < 0.3
         self.options: dict[str, Any] = {

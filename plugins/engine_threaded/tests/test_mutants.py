@@ -375,7 +375,7 @@ def found_by_loops(engines: tuple[type, type]) -> str:
 
 def found_by_tests(engines: tuple[type, type]) -> str:
     """What needs nothing but an engine of the suite and of this plugin's own tests."""
-    for holder in (EngineConformance, test_engine.EngineTests):
+    for holder in (test_engine.EngineTests, EngineConformance):
         for name, method in vars(holder).items():
             if not name.startswith("test_") or list(inspect.signature(method).parameters) != ["self", "engine"]:
                 continue

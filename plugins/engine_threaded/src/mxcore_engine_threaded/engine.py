@@ -52,7 +52,7 @@ from mxcore.engine.dependency import (
     separate,
 )
 from mxcore.engine.pieces import pieces, run_serially
-from mxcore.instruments import instruments
+from mxcore.instruments import identity, instruments
 from mxcore.spec import EngineCapability, EngineError, FnProperty
 
 from . import interrupts
@@ -79,7 +79,6 @@ _BUSY = WRITING | QUEUED
 _DELETE = FnProperty.DELETE_VARIABLE
 _ASYNC = FnProperty.ASYNC
 _MARKER = "wait"
-_numbers = itertools.count(1).__next__
 _engines: weakref.WeakSet[ThreadedEngine] = weakref.WeakSet()
 
 
@@ -510,8 +509,11 @@ class ThreadedEngine:
             self._throttle()
 
     def _announce(self, work: Work) -> None:
-        work.number = _numbers()
-        instruments.emit("push", work.number, work.name, work.priority, work.device, work.inputs, work.writes)
+        work.number = identity()
+        for variable in (*work.inputs, *work.writes):
+            variable.mark = variable.mark or identity()
+        reads, writes = (tuple(variable.mark for variable in them) for them in (work.inputs, work.writes))
+        instruments.emit("push", work.number, work.name, work.priority, work.device, reads, writes)
 
     def _inline(self, fn: Any, sets: Any, prop: FnProperty, name: str, device: Any, estimate: Any) -> bool:
         """Run ``fn`` now, in this thread, if everything is idle and sound; return whether it was."""
@@ -1021,7 +1023,7 @@ class ThreadedEngine:
 
     def _sleep(self, waiter: Waiter, what: str) -> None:
         """Sleep until ``waiter`` is woken. Without the lock."""
-        if waiter.done:
+        if waiter.done and not waiter.stuck:
             return
         if instruments.wait:
             instruments.emit("wait", what)
