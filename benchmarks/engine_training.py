@@ -3,7 +3,7 @@
     python benchmarks/engine_training.py [--models mlp,lenet,resnet18,inception] [--rounds N] [--mxnet /path/to/python]
     python benchmarks/engine_training.py --hashes [--steps 200 --repeats 10]
 
-Engines take turns in one process, round by round; the best round of each side counts. NaiveEngine stands twice: with the
+Engines take turns in one process, training one net; the median step of each side counts. NaiveEngine stands twice: with the
 op library's own team of compute threads (what mxcore does by default), and with BLAS alone on all cores. MXNet runs in
 processes of its own, with 1 and 2 OpenMP threads, and its better setting counts. Steps end with a wait for the weights.
 """
@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
@@ -96,40 +97,48 @@ def trainer_of(mx: Any, name: str) -> tuple[Callable[[], None], Any]:
 
 
 def compare(name: str, rounds: int) -> dict[str, Any]:
-    """Return the best milliseconds of each side."""
+    """Return the median milliseconds of a step on each side.
+
+    All sides train one net, so that none has the better places in memory; they take turns of some steps.
+    """
     import mxcore as mx
     from mxcore.dispatch import runtime
     from mxcore.oplib import threads
 
     alone = threads.Team(1)  # kernels in one thread, BLAS with its own
-    sides: dict[str, tuple[Any, Callable[[], None]]] = {}
+    step = trainer_of(mx, name)[0]
+    engines = {}
     for side in SIDES:
         with mx.use(engine=side.split(",")[0]):
-            sides[side] = (runtime.current().engine, trainer_of(mx, name)[0])
-    best = dict.fromkeys(SIDES, float("inf"))
+            engines[side] = runtime.current().engine
+    times: dict[str, list[float]] = {side: [] for side in SIDES}
 
-    def turn(side: str, steps: int) -> float:
-        engine, step = sides[side]
-        with mx.use(engine=engine):
+    def turn(side: str, steps: int) -> None:
+        with mx.use(engine=engines[side]):
             team = threads._team
             if side.endswith("only"):
                 threads._team = alone
             try:
                 step()
-                began = time.perf_counter()
                 for _ in range(steps):
+                    began = time.perf_counter()
                     step()
-                return (time.perf_counter() - began) / steps * 1e3
+                    times[side].append((time.perf_counter() - began) * 1e3)
             finally:
                 threads._team = team
 
-    took = min(turn("naive", 2) for _ in range(2))
+    turn("naive", 3)
+    took = times["naive"][-1]
     for side in SIDES:
-        turn(side, 12)  # costs become known
-    steps = max(1, min(50, int(150 / took)))
+        turn(side, 30 if took < 100 else 14)  # costs become known
+        times[side].clear()
+    steps = max(1, min(25, int(100 / took)))
     for _ in range(rounds):
-        for side in SIDES:
-            best[side] = min(best[side], turn(side, steps))
+        for side in SIDES[:2]:
+            turn(side, steps)
+    for _ in range(max(2, rounds // 3)):
+        turn(SIDES[2], steps)  # apart: BLAS's threads spin for a while after their last product, and would cost the next side
+    best = {side: statistics.median(of) for side, of in times.items()}
     ours = best[SIDES[0]]
     return {
         "model": name,

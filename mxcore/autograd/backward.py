@@ -29,7 +29,7 @@ from ..dispatch.recording import Leaf, Node, Output, set_recording, set_training
 from ..dispatch.writes import last_write
 from ..instruments import instruments
 from ..spec import AutogradError, MXCoreError, OperatorError, ShapeError, StaleValueError
-from .owed import Owed, Owing, backward_name, settled_value
+from .owed import Owed, Owing, backward_name, deliver_owed, settled_value
 
 _raw: dict[Any, Raw] = {}
 
@@ -115,7 +115,6 @@ def run(
     now = runtime.current()
     # A deferred engine may still owe values, so rules run on arrays there and are pushed like any other call.
     on_arrays = create_graph or not (now.inline or now.first)
-    owing = Owing(now.engine, _failed, raw_namespace) if now.first and not on_arrays else None
     tapes = []
     seeds = []
     for k, y in enumerate(heads):
@@ -141,6 +140,9 @@ def run(
                 g = settled(g)
         seeds.append(g)
 
+    owing = None
+    if now.first and not on_arrays and tapes and tapes[0].__class__ is not Leaf:
+        owing = Owing(now.engine, tapes[0].node, _failed, raw_namespace)
     before_recording = set_recording(create_graph)
     before_training = set_training(train_mode)
     heap: list[tuple[int, Node]] = []
@@ -281,6 +283,8 @@ def run(
                 taken[i] = settled_value(taken[i])
             for leaf in reached.values():
                 leaf.g = None
+        elif owing is not None:
+            owing.join(reached.values())
     except BaseException:
         for _, node in heap:
             node.g = None
@@ -379,7 +383,7 @@ def deliver(leaf: Leaf) -> None:
         if d.__class__ is Owed or not runs_here(now.engine, (), (grad,), NEVER_MEASURED):
             if d.__class__ is not Owed:
                 d = Owed.ready(now.engine, d)
-            Owing(now.engine, _failed, raw_namespace).deliver(grad, d, put, add)
+            deliver_owed(now.engine, grad, d, put, add)
             cell_of(grad).version += 1
             return
     elif tied(grad):

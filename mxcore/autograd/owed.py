@@ -9,10 +9,15 @@ parameter is on nobody's way, so while a worker computes it the caller goes on t
 from __future__ import annotations
 
 import math
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
 from ..dispatch.array import Array, dtype_of
+from ..dispatch.call import Bound
 from ..dispatch.deferred import WORTH_NS, Promised, tied, variable_of
 from ..dispatch.faults import AT_THE_CALL
 from ..dispatch.observed import begun
@@ -20,7 +25,7 @@ from ..dispatch.recording import Leaf
 from ..instruments import instruments
 from ..spec import MXCoreError
 
-__all__ = ["Owed", "Owing", "backward_name", "settled_value"]
+__all__ = ["Owed", "Owing", "backward_name", "deliver_owed", "settled_value"]
 
 
 class Owed:
@@ -63,6 +68,77 @@ def _value(d: Any) -> Any:
     return d
 
 
+class Choice:
+    """Whether a backward that comes again and again hands gradients over: what was faster, by measurement.
+
+    Both ways take turns until each has been measured :data:`_TRIALS` times; then the one with the smaller median time is taken,
+    and the other one is tried again once in :data:`_AGAIN` times, since machines and loads change. Results are the same bits.
+    """
+
+    __slots__ = ("_runs", "times", "useful")
+
+    def __init__(self) -> None:
+        self.times: tuple[deque[int], deque[int]] = (deque(maxlen=_TRIALS), deque(maxlen=_TRIALS))
+        self.useful = False  # there is something to hand over
+        self._runs = 0
+
+    def take(self) -> bool:
+        """Return whether to hand over this time."""
+        if not self.useful:
+            return False
+        self._runs = runs = self._runs + 1
+        keep, hand = self.times
+        if len(keep) < _TRIALS or len(hand) < _TRIALS:
+            return len(hand) < len(keep) or (len(hand) == len(keep) and runs % 2 == 0)
+        better = median(hand) < median(keep)
+        return not better if runs % _AGAIN == 0 else better
+
+    def record(self, handed: bool, ns: int) -> None:
+        """Note how long a backward took."""
+        self.times[handed].append(ns)
+
+
+_TRIALS = 7
+_AGAIN = 48
+#: Choices remembered, by engine.
+_CHOICES = 256
+_choices: weakref.WeakKeyDictionary[Any, dict[Any, Choice]] = weakref.WeakKeyDictionary()
+
+
+def choice_of(engine: Any, node: Any) -> Choice:
+    """Return the choice for backwards that begin at ``node`` and look the same for four calls down."""
+    key: list[Any] = []
+    for _ in range(4):
+        key.append(node.bound)
+        found = None
+        for x in node.inputs or ():
+            if x is not None and x._tape is not None:
+                key.append(_shape(x))
+                if found is None and x._tape.__class__ is not Leaf:
+                    found = x._tape.node
+        if found is None:
+            break
+        node = found
+    known = tuple(key)
+    choices = _choices.setdefault(engine, {})
+    choice = choices.get(known)
+    if choice is None:
+        if len(choices) >= _CHOICES:
+            choices.clear()
+        choice = choices[known] = Choice()
+    return choice
+
+
+class _Untimed:
+    """An estimate of what is not worth measuring, or was measured in parts."""
+
+    ns = 0
+    countdown = 1 << 62
+
+
+_UNTIMED = _Untimed()
+
+
 class Owing:
     """What one backward has pushed.
 
@@ -70,14 +146,19 @@ class Owing:
     ----------
     engine : Engine
         With INLINE_FIRST.
+    node : Node
+        Where backward begins.
     failed : callable
         ``failed(node, error) -> MXCoreError``.
     namespace : callable
         ``namespace(library) -> F`` for rules on raw arrays.
     """
 
-    def __init__(self, engine: Any, failed: Any, namespace: Any) -> None:
+    def __init__(self, engine: Any, node: Any, failed: Any, namespace: Any) -> None:
         self._engine = engine
+        self._choice = choice_of(engine, node)
+        self._hands = self._choice.take()
+        self._began = perf_counter_ns()
         self._failed = failed
         self._namespace = namespace
 
@@ -121,14 +202,46 @@ class Owing:
 
     def pull(self, node: Any, g: Any, needs: list[bool]) -> list[Any]:
         """Run the rule of ``node`` or hand it over; return its gradients, raw or owed, None where there is none."""
+        bound = node.bound
+        kind = g.__class__
+        if kind is Owed or (kind is list and any(d.__class__ is Owed for d in g)) or self.known(node):
+            return self._pull_known(node, g, needs)
+        if not bound.separate or kind is list:
+            # A user's function raises in the user's thread.
+            return self._run(node, g, needs, _UNTIMED if bound.__class__ is Bound else None)
+        # The common way of dense and convolutional layers; benchmarks/engine_training.py guards it.
+        mask = 0
+        for x, need in zip(node.inputs, needs):
+            mask = mask * 4 + (0 if not need else 2 if x._tape.__class__ is Leaf else 1)
+        key = (g.shape, node.inputs[0]._data.shape, mask)
+        entry = bound.backward.get(key)
+        if entry is None or entry[0] is not self._engine:
+            groups = self._groups(node, needs)
+            entry = (self._engine, groups, [self._estimate(node, group) for group in groups])
+            bound.backward[key] = entry
+        _, groups, estimates = entry
+        if len(groups) == 1:
+            return self._run(node, g, needs, estimates[0])
+        onward, leaves = estimates
+        if onward.ns >= WORTH_NS and leaves.ns >= WORTH_NS:
+            self._choice.useful = True
+            if self._hands and not self._engine.crowded:
+                later = self._push(node, g, groups[1], [], leaves, "only wanted at the end of backward")
+                return self._merge([self._run(node, g, groups[0], onward), later])
+        elif onward.ns and leaves.ns and onward.countdown > 0:
+            onward.countdown -= 1
+            return self._run(node, g, needs, _UNTIMED)
+        return self._merge([self._run(node, g, group, e) for group, e in zip(groups, estimates)])
+
+    def _pull_known(self, node: Any, g: Any, needs: list[bool]) -> list[Any]:
+        """As :meth:`pull`, where the engine knows something that the rule reads."""
         engine, bound = self._engine, node.bound
         reads = self._reads(node, g)
-        operator = bound.operator
-        if getattr(operator, "attributes", None) is None:  # a user's function: it runs in the user's thread
+        if bound.__class__ is not Bound:
             engine.settle(reads)
             return self._run(node, _settle_all(g), needs, None)
         groups = self._groups(node, needs)
-        estimates = [self._estimate(node, g, group) for group in groups]
+        estimates = [self._estimate(node, group) for group in groups]
         pending = any(v.flags for v in reads)
         cheap = not engine.crowded and all(0 < e.ns < WORTH_NS for e in estimates)
         if pending and cheap and not any(v.error is not None for v in reads):
@@ -137,9 +250,6 @@ class Owing:
         if pending or engine.crowded:
             return self._merge([self._push(node, g, group, reads, e) for group, e in zip(groups, estimates)])
         value = _value(g)
-        if len(groups) == 2 and estimates[1].ns >= WORTH_NS and estimates[0].ns >= WORTH_NS:
-            later = self._push(node, g, groups[1], reads, estimates[1], "only wanted at the end of backward")
-            return self._merge([self._run(node, value, groups[0], estimates[0]), later])
         return self._merge([self._run(node, value, group, e) for group, e in zip(groups, estimates)])
 
     @staticmethod
@@ -158,21 +268,14 @@ class Owing:
             return parts[0]
         return [a if a is not None else b for a, b in zip(*parts)]
 
-    def _estimate(self, node: Any, g: Any, group: list[bool]) -> Any:
+    def _estimate(self, node: Any, group: list[bool]) -> Any:
         """Return the estimate of a rule, for inputs of these shapes."""
         bound = node.bound
-        key = (tuple([None if x is None else _shape(x) for x in node.inputs]), tuple(group))
-        found = bound.backward.get(key)
-        if found is None or found[0] is not self._engine:
-            name = (
-                "backward",
-                bound.operator.name,
-                repr(bound.attributes),
-                repr(key),
-                getattr(bound.library, "name", ""),
-            )
-            found = bound.backward[key] = (self._engine, self._engine.estimate(name))
-        return found[1]
+        shapes = repr([None if x is None else _shape(x) for x in node.inputs])
+        library = getattr(bound.library, "name", "")
+        return self._engine.estimate(
+            ("backward", bound.operator.name, repr(bound.attributes), shapes, repr(group), library)
+        )
 
     def _compute(self, node: Any, g: Any, needs: list[bool]) -> Any:
         out = node.out
@@ -262,15 +365,33 @@ class Owing:
 
     # -- delivery ------------------------------------------------------------------------------------------------
 
-    def deliver(self, grad: Array, d: Owed, put: Any, add: bool) -> None:
-        """Put an owed gradient into the array ``grad`` with ``put(grad, value)``, when it is there."""
-        engine = self._engine
-        own = variable_of(grad, engine)
+    def join(self, leaves: Iterable[Leaf]) -> None:
+        """Wait for the gradients of ``leaves`` that are owed; those that failed stay owed.
 
-        def run() -> None:
-            put(grad, d.take())  # no name here: see put
+        Waiting here, and not where a gradient is first used, keeps parameters and their gradients unknown to the engine,
+        so that all that follows takes the short way. Meanwhile the caller's seat is a worker's.
+        """
+        owed = [leaf for leaf in leaves if leaf.g.__class__ is Owed]
+        self._engine.settle([leaf.g.var for leaf in owed])
+        for leaf in owed:
+            if not leaf.g.var.flags:
+                leaf.g = leaf.g.take()
+        choice, took = self._choice, perf_counter_ns() - self._began
+        if choice.useful:
+            choice.record(self._hands, took)
+            where, why = ("workers too", "handed over") if self._hands else ("caller", "kept")
+            # Both ways are in the table, each with its time; the faster one is taken.
+            self._engine.note("backward", 0, took, where, f"gradients of parameters {why}")
 
-        engine.push(run, [d.var, own] if add else [d.var], [own], name="gradient")
+
+def deliver_owed(engine: Any, grad: Array, d: Owed, put: Any, add: bool) -> None:
+    """Put an owed gradient into the array ``grad`` with ``put(grad, value)``, when it is there."""
+    own = variable_of(grad, engine)
+
+    def run() -> None:
+        put(grad, d.take())  # no name here: see put
+
+    engine.push(run, [d.var, own] if add else [d.var], [own], name="gradient")
 
 
 class _Held:

@@ -13,14 +13,32 @@ _interned: dict[tuple[int, int], Context] = {}
 
 
 class _State(threading.local):
-    # A class attribute: asking an empty threading.local is five times as slow.
-    stack: Any = None
+    # Class attributes: asking an empty threading.local is five times as slow.
+    current: Any = None  # cpu(0), once contexts exist
+    outer: Any = None
 
 
 _state = _State()
 
 
-class Context:
+class _ContextType(type):
+    """Type of :class:`Context`, for an attribute of the class that is one per thread."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        """This thread's current context; setting it lasts until the ``with`` block around it ends."""
+        return _state.current
+
+    @default_ctx.setter
+    def default_ctx(cls, ctx: Context) -> None:
+        if not isinstance(ctx, Context):
+            raise TypeError(
+                f"Context.default_ctx must be a Context but got {ctx!r}. Make one with mx.cpu() or mx.gpu()."
+            )
+        _state.current = ctx
+
+
+class Context(metaclass=_ContextType):
     """A device type and a device id.
 
     Parameters
@@ -47,7 +65,6 @@ class Context:
 
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
-    default_ctx: ClassVar[Context]
 
     device_type: str
     device_id: int
@@ -92,13 +109,14 @@ class Context:
     __str__ = __repr__
 
     def __enter__(self) -> Context:
-        if _state.stack is None:
-            _state.stack = []
-        _state.stack.append(self)
+        if _state.outer is None:
+            _state.outer = []
+        _state.outer.append(_state.current)
+        _state.current = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _state.stack.pop()
+        _state.current = _state.outer.pop()
 
     def empty_cache(self) -> None:
         """Give cached buffers of this device back to the system."""
@@ -124,8 +142,7 @@ def cpu_pinned(device_id: int = 0) -> Context:
 
 def current_context() -> Context:
     """Return this thread's current context."""
-    stack = _state.stack
-    return stack[-1] if stack else Context.default_ctx
+    return _state.current
 
 
-Context.default_ctx = Context("cpu", 0)
+_State.current = Context("cpu", 0)

@@ -16,7 +16,7 @@ from ..dispatch import fast, runtime
 from ..dispatch.array import Array, cell_of, dtype_of, settled, shape_of, wrap, writable_data
 from ..dispatch.call import Bound, inplace_refused, invoke, refuse_inplace
 from ..dispatch.context import Context, current_context
-from ..dispatch.deferred import mutate
+from ..dispatch.deferred import mutate, tied
 from ..dispatch.functions import call, make_function, resolve
 from ..dispatch.recording import Leaf, new_node, recorders, state
 from ..spec import AutogradError, MXCoreError, ShapeError
@@ -245,6 +245,10 @@ class NDArray(Array):
             return invoke_to(self, ctx)
         now = runtime.current()
         source, target = now.library(self._ctx), now.library(ctx)
+        if tied(self) and not now.inline:
+            # In order with what is pending; an error in the values goes along with them.
+            made = wrap(self.__class__, target.empty(shape_of(self), dtype_of(self), ctx.device_id), ctx)
+            return NDArray.copyto(self, made)
         data = settled(self)
         if source is target:
             data = source.copy(data, ctx.device_id)

@@ -270,8 +270,7 @@ class EngineTeam:
             for a in range(0, n, grain):
                 fn(a, min(a + grain, n))
             return
-        with blas:
-            self._engine.parallel_for(n, grain, fn)
+        self._engine.parallel_for(n, grain, fn)  # in our BLAS scope, which it has as its limit
 
 
 def scheduled_by(engine: Any) -> None:

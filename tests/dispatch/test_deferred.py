@@ -86,3 +86,24 @@ def test_a_kernel_error_surfaces_at_the_wait_and_an_overwrite_heals():
             y.wait_to_read()
         y[:] = 5
         assert y.asnumpy().tolist() == [[5, 5], [5, 5]]
+
+
+@pytest.mark.parametrize("copy", ["copyto", "as_in_context"])
+def test_a_copy_on_another_device_waits_its_turn(copy):
+    with mx.use(engine=SeededEngine(5)):
+        a = nd.array([1.0, 2.0])
+        b = a + 1
+        c = getattr(b, copy)(mx.cpu(1))
+        assert c.context == mx.cpu(1) and c.shape == (2,)
+        assert b._data is None  # it was not waited for
+        b[:] = 9
+        np.testing.assert_array_equal(c.asnumpy(), [2, 3])
+        np.testing.assert_array_equal((c * 2).asnumpy(), [4, 6])
+
+
+def test_an_error_in_values_goes_along_to_another_device():
+    with mx.use(engine=SeededEngine(6)):
+        bad = nd.random.normal(0, -1, (2, 2)).copyto(mx.cpu(1))
+        for x in (bad * 2, bad):
+            with pytest.raises(mx.MXNetError, match="needs scale >= 0"):
+                x.asnumpy()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 from typing import Any
 
 from mxcore_engine_threaded.costs import MAX_NS, CostTable
@@ -20,15 +22,16 @@ ENGINES: tuple[type, ...] = (ThreadedEngine, ThreadedEnginePerDevice)
 class Prophet(CostTable):
     """A table that knows everything from the beginning, all of it drawn: a good part cheap enough for the caller."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, cheap: bool = False) -> None:
         super().__init__()
         self.random = random.Random(seed)
+        self.all = (1, 10_000) if cheap else (0, 1, 10_000, 1_000_000, 10**9, MAX_NS)
 
     def estimate(self, key: Any) -> Any:
         found = super().estimate(key)
         if not found.samples:
             draw = self.random
-            found._adopt(draw.choice((0, 1, 10_000, 1_000_000, 10**9, MAX_NS)) or draw.randint(1, 400_000), 10)
+            found._adopt(draw.choice(self.all) or draw.randint(1, 400_000), 10)
             found.countdown = draw.choice((0, 3))
         return found
 
@@ -238,3 +241,199 @@ def run_cases(start: int, stop: int, **options: Any) -> None:
             case.run(**options)
         except Exception as error:
             raise AssertionError(f"{case!r}: {type(error).__name__}: {error}") from error
+
+
+# -- pushers without a common order ---------------------------------------------------------------------------------
+
+
+class RealThreads:
+    """A machine of real threads, as far as a crowd needs one."""
+
+    touched = staticmethod(lambda: None)
+
+    @staticmethod
+    def spawn(body: Any, name: str) -> threading.Thread:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    @staticmethod
+    def join(thread: threading.Thread) -> None:
+        thread.join()
+
+
+class Crowd:
+    """Several threads that push on the same variables, in whatever order it comes, and what must be true all the same.
+
+    A function that writes a variable is alone with it; one that reads it may have other readers. A thread's functions
+    on one variable keep the order in which it pushed them. No write is lost.
+    """
+
+    delays = (20, 60, 300)
+
+    def __init__(self, engine: Any, machine: Any, seed: int, pushers: int, ops: int, variables: int = 6) -> None:
+        self.engine, self.machine, self.seed, self.pushers, self.ops = engine, machine, seed, pushers, ops
+        self.variables = [engine.new_variable(f"shared{k}") for k in range(variables)]
+        self.readers = [0] * variables
+        self.writers = [0] * variables
+        self.counts = [0] * variables
+        self.expected = [0] * variables
+        self.latest = [[0] * pushers for _ in range(variables)]  # number of the thread's last write of the variable
+        self.troubles: list[str] = []
+        self.ran = self.pushed = self.released = self.deleted = 0
+
+    def _function(self, thread: int, number: int, reads: list[int], writes: list[int], seen: dict[int, int]) -> Any:
+        def function() -> None:
+            read = [v for v in reads if v not in writes]
+            for v in writes:
+                if self.readers[v] or self.writers[v]:
+                    self.troubles.append(f"write of {v} beside {self.readers[v]} reads, {self.writers[v]} writes")
+                self.writers[v] += 1
+            for v in read:
+                if self.writers[v]:
+                    self.troubles.append(f"read of {v} beside a write")
+                with self.guard:
+                    self.readers[v] += 1
+            for v, before in seen.items():
+                if self.latest[v][thread] != before:
+                    self.troubles.append(f"thread {thread}: {number} sees {self.latest[v][thread]}, not {before}")
+            counts = [self.counts[v] for v in writes]
+            if number % 7 == 0:
+                self.engine.parallel_for(3, 1, lambda start, stop: self.machine.touched())
+            for _ in range(1 + number % 4):
+                self.machine.touched()
+            for v, count in zip(writes, counts):
+                self.counts[v] = count + 1
+                self.latest[v][thread] = number
+                self.writers[v] -= 1
+            with self.guard:
+                for v in read:
+                    self.readers[v] -= 1
+                self.ran += 1
+
+        return function
+
+    def _push(self, thread: int) -> None:
+        draw = random.Random(self.seed * 101 + thread)
+        engine, latest = self.engine, [0] * len(self.variables)
+        estimates = [engine.estimate(("crowd", kind)) for kind in range(4)]
+        places = range(len(self.variables))
+        for _ in range(thread and draw.randrange(draw.choice(self.delays))):  # the first one is the only one for a while
+            self.machine.touched()
+        for number in range(1, self.ops + 1):
+            reads = draw.sample(places, draw.randint(0, min(3, len(places))))
+            writes = draw.sample(places, min(draw.choice((0, 1, 1, 2)), len(places)))
+            seen = {v: latest[v] for v in (*reads, *writes)}
+            function = self._function(thread, number, reads, writes, seen)
+            sets = [self.variables[v] for v in reads], [self.variables[v] for v in writes]
+            with self.guard:
+                self.pushed += 1
+                for v in writes:
+                    self.expected[v] += 1
+            chance = draw.random()
+            if chance < 0.2:
+                engine.push_async(lambda done, function=function: (function(), done()), *sets)
+            else:
+                engine.push(function, *sets, estimate=draw.choice(estimates), priority=draw.choice((0, 0, 3)))
+            for v in writes:
+                latest[v] = number
+            chance = draw.random()
+            if chance < 0.05:
+                engine.wait_for_all()
+            elif chance < 0.15:
+                v = draw.choice(places)
+                engine.wait_for_variable(self.variables[v])
+                if self.latest[v][thread] != latest[v]:
+                    self.troubles.append(f"thread {thread}: {self.latest[v][thread]} after the wait, not {latest[v]}")
+            elif chance < 0.25:
+                self._delete(thread)
+
+    def _delete(self, thread: int) -> None:
+        own, state = self.engine.new_variable("own"), [0]
+
+        def release() -> None:
+            if state != [1]:
+                self.troubles.append(f"released at {state}")
+            with self.guard:
+                self.released += 1
+
+        def write() -> None:
+            self.machine.touched()
+            state[0] += 1
+
+        self.engine.push(write, [self.variables[thread % len(self.variables)]], [own])
+        self.engine.delete_variable(own, release)
+        with self.guard:
+            self.deleted += 1
+
+    def run(self) -> None:
+        """Run all threads to their end and look at what is left."""
+        self.guard: Any = contextlib.nullcontext() if isinstance(self.machine, Simulator) else threading.Lock()
+        errors: list[BaseException] = []
+
+        def body(thread: int) -> None:
+            try:
+                self._push(thread)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [self.machine.spawn(lambda t=t: body(t), f"pusher-{t}") for t in range(self.pushers)]
+        for thread in threads:
+            self.machine.join(thread)
+        self.engine.wait_for_all()
+        if errors:
+            raise errors[0]
+        assert not self.troubles, self.troubles[:3]
+        assert self.ran == self.pushed, f"{self.ran} of {self.pushed} functions ran"
+        assert self.counts == self.expected, f"writes were lost: {self.counts}, not {self.expected}"
+        assert [v.version for v in self.variables] == self.expected
+        assert self.released == self.deleted, f"{self.released} of {self.deleted} releases"
+
+
+class Duel(Crowd):
+    """Two pushers, one variable, cheap functions: the second comes while the first is at it."""
+
+    delays = (10, 30, 80)
+
+
+def run_duels(start: int, stop: int, engines: tuple[type, ...] = ENGINES) -> None:
+    """Simulate duels with the seeds from ``start`` to ``stop``."""
+    for seed in range(start, stop):
+        machine = Bounded(seed, ("random", "pct")[seed % 2], depth=1 + seed % 5, horizon=150)
+
+        def body(seed: int = seed, machine: Any = machine) -> None:
+            engine = simulated(engines[seed % 2], machine, workers=2, costs=Prophet(seed, cheap=True))
+            Duel(engine, machine, seed, 2, 3, 1).run()
+            engine.shutdown()
+
+        try:
+            machine.run(body)
+        except Exception as error:
+            raise AssertionError(f"duel {seed}: {type(error).__name__}: {error}") from error
+
+
+def run_crowds(start: int, stop: int, engines: tuple[type, ...] = ENGINES) -> int:
+    """Simulate crowds with the seeds from ``start`` to ``stop``; return how many functions ran."""
+    ran = []
+    for seed in range(start, stop):
+        draw = random.Random(seed)
+        machine = Bounded(seed, draw.choice(("random", "pct")), depth=draw.randint(1, 4), horizon=2000)
+        options = {
+            "workers": draw.randint(1, 3),
+            "learn": draw.random() < 0.8,
+            "max_tasks": draw.choice((2, 4096)),
+            "costs": draw.choice((None, Prophet(seed), Prophet(seed, cheap=True))),
+        }
+
+        def body(draw: Any = draw, seed: int = seed, machine: Any = machine, options: Any = options) -> None:
+            engine = simulated(engines[seed % 2], machine, **options)
+            crowd = Crowd(engine, machine, seed, draw.randint(2, 4), 12, draw.choice((2, 6)))
+            crowd.run()
+            engine.shutdown()
+            ran.append(crowd.ran)
+
+        try:
+            machine.run(body)
+        except Exception as error:
+            raise AssertionError(f"crowd {seed}, {options}: {type(error).__name__}: {error}") from error
+    return sum(ran)

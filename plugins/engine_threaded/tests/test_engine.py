@@ -133,6 +133,24 @@ class EngineTests:
         thread.join()
         assert engine.crowded
 
+    def test_a_second_pusher_waits_for_the_function_that_the_first_one_runs(self, engine):
+        (x,), log, intruded = new(engine, 1), [], threading.Event()
+        engine.push(lambda: None, [], [x], estimate=DEAR)
+        engine.wait_for_variable(x)
+        second = threading.Thread(
+            target=lambda: engine.push(lambda: (log.append("second"), intruded.set()), [], [x], estimate=CHEAP)
+        )
+
+        def first():
+            second.start()
+            intruded.wait(0.2)  # time for the other one to do wrong
+            log.append("first")
+
+        engine.push(first, [], [x], estimate=CHEAP)
+        second.join()
+        within(engine.wait_for_all)
+        assert log == ["first", "second"]
+
     # -- deletions ---------------------------------------------------------------------------------------------------
 
     def test_an_idle_variable_is_released_at_once_and_here(self, engine):
@@ -166,6 +184,37 @@ class EngineTests:
             with pytest.raises(Boom):
                 engine.wait_for_variable(x) if first == "variable" else engine.wait_for_all()
             engine.wait_for_all()
+
+    def test_a_release_needs_nobody_who_asks_for_it(self, engine):
+        """The deletion may come while another thread has the lock: that one must see to it, whoever calls or not."""
+        for _ in range(300):
+            (x,), released = new(engine, 1), threading.Event()
+            engine.push(lambda: None, [], [x], estimate=DEAR)
+            engine.delete_variable(x, released.set)
+            assert released.wait(5)
+        with engine._lock:
+            (x,), released = new(engine, 1), threading.Event()
+            x.readers += 1
+            engine.delete_variable(x, released.set)  # not taken in: this thread has the lock
+            assert not released.is_set() and len(engine._inbox) == 1
+            x.readers -= 1
+        engine.new_operation(lambda: None)
+        engine.push(lambda: None, estimate=DEAR)
+        assert released.wait(5)
+
+    def test_an_error_after_the_completion_is_told_by_wait_for_all(self, engine):
+        (x,), error = new(engine, 1), Boom("late")
+
+        def function(done):
+            done()
+            raise error
+
+        engine.push_async(function, [], [x])
+        within(lambda: engine.wait_for_variable(x))
+        with pytest.raises(Boom):
+            within(engine.wait_for_all)
+        assert x.error is None
+        within(engine.wait_for_all)
 
     # -- waiting inside functions ------------------------------------------------------------------------------------
 

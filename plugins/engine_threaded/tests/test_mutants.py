@@ -1,6 +1,6 @@
 """Planted bugs: engines that are wrong in one place, which the tests must find within a small budget.
 
-What is tested here is the tests: simulated schedules, simulated loops, and the conformance suite on real threads. The
+What is tested here is the tests: simulated schedules, loops and crowds, and the conformance suite on real threads. The
 bugs of the dependency tracker are those of core's own ``tests/engine/test_mutants.py``.
 """
 
@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 import test_engine
+import test_plans
 from mxcore_engine_threaded import engine, plans, pools, work
-from schedules import Case, Loop
+from rebuilding import rebuilt, with_more_places
+from schedules import Case, Loop, run_crowds, run_duels
 
 from mxcore.engine import dependency
 from mxcore.testing import engine_conformance
@@ -26,6 +28,7 @@ from mxcore.testing.engine_conformance import EngineConformance
 
 PROGRAMS = 60  # the budget of a mutant, in simulated programs of 50 to 200 actions
 LOOPS = 60
+CROWDS = 100
 
 # name: (module, text in it, what it becomes). Each text occurs exactly once.
 MUTANTS = {
@@ -93,8 +96,8 @@ MUTANTS = {
     # seats
     "a worker that rests keeps its seat": (
         engine,
-        "        self._give_seat(pool)\n        pool.idle.append(worker)",
-        "        pool.idle.append(worker)",
+        "    def _rest(self, pool: Pool, worker: Worker) -> None:\n        self._give_seat(pool)\n",
+        "    def _rest(self, pool: Pool, worker: Worker) -> None:\n",
     ),
     "a worker that waits keeps its seat": (
         engine,
@@ -276,6 +279,37 @@ MUTANTS = {
         "            self._jobs.remove(job)",
         "            pass",
     ),
+    "a parallel loop makes the pool anew": (
+        engine,
+        '            if pool is None:\n                pool = self._pools["cpu"]',
+        '            if True:\n                pool = self._pools["cpu"]',
+    ),
+    # the only pusher, without the lock
+    "the second pusher does not wait for the first one's function": (
+        engine,
+        "        while self._alone:\n",
+        "        while False:\n",
+    ),
+    "the second pusher is overlooked when it comes between": (
+        engine,
+        "        if self.crowded:  # it came between",
+        "        if False:",
+    ),
+    "the second pusher is not woken": (
+        engine,
+        "        for parker in list(self._joining):\n            parker.unpark()",
+        "        pass",
+    ),
+    "a function without the lock pushes unmarked": (
+        engine,
+        "            self.tracker.claim(sets[1], sets[2])\n            self._executing += 1",
+        "            self.tracker.claim((), ())\n            self._executing += 1",
+    ),
+    "a function without the lock overlooks reads": (
+        engine,
+        "            flags |= variable.flags | variable.readers\n",
+        "            flags |= variable.flags\n",
+    ),
     # bulk, stop
     "a bulk ends without waking": (
         engine,
@@ -300,23 +334,28 @@ MUTANTS = {
     # plans
     "a plan does not look at variables": (
         plans,
-        "            if token == plan.tokens[at]:",
-        "            if token[0] is plan.tokens[at][0]:",
+        "            if at < len(tokens) and token == tokens[at]:",
+        "            if at < len(tokens) and token[0] is tokens[at][0]:",
     ),
     "a rank leaves out what depends on it": (
         plans,
-        "            ranks[k] = (self.tokens[k][0].ns or usual) + after",
-        "            ranks[k] = self.tokens[k][0].ns or usual",
+        "            ranks[k] = costs[k % len(costs)] + max([ranks[s] for s in successors[k]], default=0)",
+        "            ranks[k] = costs[k % len(costs)]",
     ),
     "a plan begins in the wrong place": (
         plans,
-        "                self.plan = Plan(history[i - period + 1 :])",
-        "                self.plan = Plan(history[i - period :][:-1])",
+        "                self.plan = Plan(history[i - period + 1 :], ",
+        "                self.plan = Plan(history[i - period : -1], ",
     ),
-    "the ready tasks of a pool are lost with its threads": (
+    "a plan outlives what contradicts it": (
+        plans,
+        "            self.dropped += 1\n            self.plan = None\n",
+        "            self.dropped += 1\n",
+    ),
+    "the only seat is the caller's": (
         pools,
-        "        self.idle.clear()\n",
-        "        self.idle.clear()\n        self.heap.clear()\n",
+        "        self.spare = spare and seats > 1\n",
+        "        self.spare = spare\n",
     ),
 }
 
@@ -332,25 +371,18 @@ def _core_mutants() -> dict[str, tuple[Any, str, str]]:
 
 MUTANTS |= _core_mutants()
 
-ORDER = (dependency, plans, pools, work, engine)  # as they import each other
-
-
 @contextlib.contextmanager
-def planted(where: types.ModuleType, old: str, new: str) -> Iterator[tuple[type, type]]:
-    """Give both engines, made of modules in which ``old`` in one of them is replaced by ``new``."""
-    with pytest.MonkeyPatch.context() as patch:
-        for original in ORDER:
-            source = inspect.getsource(original)
-            if original is where:
-                assert source.count(old) == 1, f"{original.__name__} has changed: {source.count(old)} times\n{old}"
-                source = source.replace(old, new)
-            if original is engine:
-                source = source.partition("\ndef _before_fork() -> None:")[0]  # forks are the real engine's
-            module = types.ModuleType(original.__name__)
-            module.__package__ = original.__package__
-            patch.setitem(sys.modules, original.__name__, module)
-            exec(compile(source, f"mutant of {original.__name__}", "exec"), module.__dict__)
-        yield module.ThreadedEngine, module.ThreadedEnginePerDevice
+def planted(where: types.ModuleType, old: str, new: str, places: bool = False) -> Iterator[tuple[type, type]]:
+    """Give both engines, with ``old`` replaced by ``new`` in one module; on request with more places to switch threads."""
+
+    def edit(module: types.ModuleType, source: str) -> Any:
+        if module is where:
+            assert source.count(old) == 1, f"{module.__name__} has changed: {source.count(old)} times\n{old}"
+            source = source.replace(old, new)
+        return with_more_places(module, source) if places else source
+
+    with rebuilt(edit) as engines:
+        yield engines
 
 
 def found_by_schedules(engines: tuple[type, type]) -> str:
@@ -373,8 +405,23 @@ def found_by_loops(engines: tuple[type, type]) -> str:
     return ""
 
 
+def found_by_crowds(engines: tuple[type, type]) -> str:
+    try:
+        run_crowds(0, CROWDS, engines)
+        run_duels(0, 10 * CROWDS, engines)
+    except Exception as error:
+        return str(error)
+    return ""
+
+
 def found_by_tests(engines: tuple[type, type]) -> str:
-    """What needs nothing but an engine of the suite and of this plugin's own tests."""
+    """What needs nothing but an engine, or the module of plans, of the suite and of this plugin's own tests."""
+    for name, method in vars(test_plans.PlanTests).items():
+        if name.startswith("test_"):
+            try:
+                method(test_plans.PlanTests(), sys.modules[plans.__name__])
+            except Exception as error:
+                return f"{name}: {type(error).__name__}: {str(error)[:200]}"
     for holder in (test_engine.EngineTests, EngineConformance):
         for name, method in vars(holder).items():
             if not name.startswith("test_") or list(inspect.signature(method).parameters) != ["self", "engine"]:
@@ -408,12 +455,20 @@ def test_nothing_is_found_in_the_engine_as_it_is():
         assert engines[0] is not engine.ThreadedEngine
         assert found_by_schedules(engines) == ""
         assert found_by_loops(engines) == ""
+        assert found_by_crowds(engines) == ""
         assert found_by_tests(engines) == ""
 
 
-@pytest.mark.parametrize("name", MUTANTS)
-def test_found(name, record_property):
+def found(name: str) -> str:
+    """What finds a mutant first; empty if nothing does."""
     with planted(*MUTANTS[name]) as engines:
-        found = found_by_schedules(engines) or found_by_loops(engines) or found_by_tests(engines)
-    record_property("found by", found)
-    assert found, "not found"
+        for finder in (found_by_schedules, found_by_loops, found_by_crowds, found_by_tests):
+            if text := finder(engines):
+                return text
+    with planted(*MUTANTS[name], places=True) as engines:
+        return found_by_crowds(engines)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_found(name):
+    assert found(name), "not found"

@@ -690,6 +690,7 @@ class ThreadedEngine:
             pool.coming += 1
             if pool.idle:
                 worker = pool.idle.pop()
+                worker.resting = False
                 worker.coming = True
                 worker.parker.unpark()
             else:
@@ -745,7 +746,9 @@ class ThreadedEngine:
                 job = None
                 if self._inbox:
                     self._collect()
-                if self._paused or pool.running > self._seats(pool):
+                if worker.resting:
+                    pass  # a wake that was meant for something else
+                elif self._paused or pool.running > self._seats(pool):
                     self._rest(pool, worker)
                 elif pool.heap:
                     work = heapq.heappop(pool.heap)[3]
@@ -766,9 +769,18 @@ class ThreadedEngine:
                 job = None  # the arrays of a finished job must not wait for the next one
             else:
                 worker.parker.park()
+                # To help with a job it needs no lock; what is at stake between two kernels is microseconds.
+                while (job := worker.job) is not None:
+                    worker.job = None
+                    job.work()
+                    job = None
+                    if worker.coming or worker.retired:
+                        break
+                    worker.parker.park()
 
     def _rest(self, pool: Pool, worker: Worker) -> None:
         self._give_seat(pool)
+        worker.resting = True
         pool.idle.append(worker)
         if self._paused or len(pool.heap) <= pool.coming:
             return
@@ -1140,28 +1152,45 @@ class ThreadedEngine:
         if len(parts) < 2 or self.threads < 2 or self._stopped:
             run_serially(n, grain, fn)
             return
-        local = self._local
-        # A worker's own parker is its sleep; a job needs one that nobody else wakes.
-        job = Job(parts, fn, local.parker)
+        parker = self._local.parker
+        job = Job(parts, fn, parker)
+        # The way of nearly every call takes no lock: workers that rest are told of the job. Guarded by
+        # benchmarks/engine_training.py.
         pool = self._pools.get("cpu")
+        wanted = min(len(parts), self.threads) - 1
+        free = 0 if pool is None or self._paused else min(wanted, self._seats(pool) - pool.running)
+        resting = pool.idle[-free:] if pool is not None and free > 0 else []
+        listed = len(resting) < wanted
+        with self.limit:
+            for worker in resting:
+                worker.job = job
+                worker.parker.unpark()
+            if listed:
+                self._list_job(job, wanted)
+            job.work()
+            while not job.over:
+                parker.park(POLL_S)
+        if listed:
+            self._lock.acquire()
+            try:
+                self._jobs.remove(job)
+            finally:
+                self._leave()
+        if job.errors:
+            raise min(job.errors, key=lambda error: (isinstance(error[1], Exception), error[0]))[1]
+
+    def _list_job(self, job: Job, wanted: int) -> None:
+        """Let workers that are busy, or not there yet, find ``job`` when they look for something to do."""
         self._lock.acquire()
         try:
+            pool = self._pools.get("cpu")
             if pool is None:
                 pool = self._pools["cpu"] = self._new_pool("cpu")
             self._jobs.append(job)
-            self._wake_workers(pool, len(parts) - 1)
+            if not pool.idle:
+                self._wake_workers(pool, wanted)
         finally:
             self._leave()
-        job.work()
-        while not job.over:
-            local.parker.park(POLL_S)
-        self._lock.acquire()
-        try:
-            self._jobs.remove(job)
-        finally:
-            self._leave()
-        if job.errors:
-            raise min(job.errors, key=lambda error: error[0])[1]
 
     @contextlib.contextmanager
     def bulk(self, size: int) -> Iterator[None]:

@@ -8,15 +8,29 @@ __all__ = ["Pool", "Worker"]
 
 
 class Worker:
-    """A thread of a pool. ``coming``: it was woken and has not looked for work yet; ``retired``: it is to go home."""
+    """A thread of a pool.
 
-    __slots__ = ("coming", "parker", "retired", "thread")
+    Attributes
+    ----------
+    coming : bool
+        It was woken for a task and has not looked for it yet.
+    resting : bool
+        It is in the pool's ``idle``.
+    retired : bool
+        It is to go home.
+    job : Job or None
+        It was woken to help with this, which takes neither the lock nor a seat.
+    """
+
+    __slots__ = ("coming", "job", "parker", "resting", "retired", "thread")
 
     def __init__(self, parker: Any) -> None:
         self.parker = parker
         self.thread: Any = None
         self.coming = False
+        self.resting = False
         self.retired = False
+        self.job: Any = None
 
 
 class Pool:

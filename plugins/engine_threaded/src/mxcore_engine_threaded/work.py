@@ -128,7 +128,8 @@ class Job:
     def work(self) -> bool:
         """Take pieces until there are none left; return whether there was one.
 
-        An error of a piece is kept: the others are still done, since they may be half done elsewhere.
+        An error of a piece is kept: the others are still done, since they may be half done elsewhere. After an
+        interrupt those are left out that nobody has begun.
         """
         pieces, total, took = self.pieces, len(self.pieces), False
         while (i := self._next()) < total:
@@ -137,6 +138,9 @@ class Job:
                 call(self.fn, *pieces[i])
             except BaseException as error:
                 self.errors.append((i, error))
+                if not isinstance(error, Exception):
+                    while (left := self._next()) < total:
+                        self.finished.append(left)
             self.finished.append(i)
             if len(self.finished) == total:
                 self.caller.unpark()
