@@ -141,8 +141,8 @@ def run(
         seeds.append(g)
 
     owing = None
-    if now.first and not on_arrays and tapes and tapes[0].__class__ is not Leaf:
-        owing = Owing(now.engine, tapes[0].node, _failed, raw_namespace)
+    if now.first and not on_arrays:
+        owing = Owing(now.engine, _failed, raw_namespace)
     before_recording = set_recording(create_graph)
     before_training = set_training(train_mode)
     heap: list[tuple[int, Node]] = []
@@ -191,14 +191,16 @@ def run(
                 )
             bound = node.bound
             rules = bound.rules
-            if (
-                quick
-                and rules is not None
-                and (
-                    owing is None
-                    or (g.__class__ is not Owed and not (bound.separate and g.size > _SMALL) and not owing.known(node))
-                )
-            ):
+            short = quick and rules is not None and node.out.__class__ is not Promised
+            if short and owing is not None:
+                if g.__class__ is Owed or (bound.separate and g.size > _SMALL):
+                    short = False
+                else:
+                    for x in inputs:
+                        cell = x._cell
+                        if cell is not None and cell.var is not None:
+                            short = False
+            if short:
                 if bound.library is not library:
                     library = bound.library
                     F = raw_namespace(library)

@@ -75,17 +75,14 @@ class Choice:
     and the other one is tried again once in :data:`_AGAIN` times, since machines and loads change. Results are the same bits.
     """
 
-    __slots__ = ("_runs", "times", "useful")
+    __slots__ = ("_runs", "times")
 
     def __init__(self) -> None:
         self.times: tuple[deque[int], deque[int]] = (deque(maxlen=_TRIALS), deque(maxlen=_TRIALS))
-        self.useful = False  # there is something to hand over
         self._runs = 0
 
     def take(self) -> bool:
         """Return whether to hand over this time."""
-        if not self.useful:
-            return False
         self._runs = runs = self._runs + 1
         keep, hand = self.times
         if len(keep) < _TRIALS or len(hand) < _TRIALS:
@@ -106,7 +103,7 @@ _choices: weakref.WeakKeyDictionary[Any, dict[Any, Choice]] = weakref.WeakKeyDic
 
 
 def choice_of(engine: Any, node: Any) -> Choice:
-    """Return the choice for backwards that begin at ``node`` and look the same for four calls down."""
+    """Return the choice for backwards that first could hand something over at ``node``, and look the same for four calls down."""
     key: list[Any] = []
     for _ in range(4):
         key.append(node.bound)
@@ -146,18 +143,16 @@ class Owing:
     ----------
     engine : Engine
         With INLINE_FIRST.
-    node : Node
-        Where backward begins.
     failed : callable
         ``failed(node, error) -> MXCoreError``.
     namespace : callable
         ``namespace(library) -> F`` for rules on raw arrays.
     """
 
-    def __init__(self, engine: Any, node: Any, failed: Any, namespace: Any) -> None:
+    def __init__(self, engine: Any, failed: Any, namespace: Any) -> None:
         self._engine = engine
-        self._choice = choice_of(engine, node)
-        self._hands = self._choice.take()
+        self._choice: Choice | None = None  # made where there is first something to choose
+        self._hands = False
         self._began = perf_counter_ns()
         self._failed = failed
         self._namespace = namespace
@@ -224,7 +219,9 @@ class Owing:
             return self._run(node, g, needs, estimates[0])
         onward, leaves = estimates
         if onward.ns >= WORTH_NS and leaves.ns >= WORTH_NS:
-            self._choice.useful = True
+            if self._choice is None:
+                self._choice = choice_of(self._engine, node)
+                self._hands = self._choice.take()
             if self._hands and not self._engine.crowded:
                 later = self._push(node, g, groups[1], [], leaves, "only wanted at the end of backward")
                 return self._merge([self._run(node, g, groups[0], onward), later])
@@ -376,8 +373,9 @@ class Owing:
         for leaf in owed:
             if not leaf.g.var.flags:
                 leaf.g = leaf.g.take()
-        choice, took = self._choice, perf_counter_ns() - self._began
-        if choice.useful:
+        choice = self._choice
+        if choice is not None:
+            took = perf_counter_ns() - self._began
             choice.record(self._hands, took)
             where, why = ("workers too", "handed over") if self._hands else ("caller", "kept")
             # Both ways are in the table, each with its time; the faster one is taken.

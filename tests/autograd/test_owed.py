@@ -129,8 +129,6 @@ def test_an_error_of_a_rule_is_raised_where_its_gradient_is_read(engine, monkeyp
 
 def test_a_choice_takes_what_was_faster_and_tries_again():
     choice = owed.Choice()
-    assert [choice.take() for _ in range(5)] == [False] * 5, "nothing is worth it yet"
-    choice.useful = True
     turns = []
     for _ in range(14):
         turns.append(choice.take())
