@@ -5,12 +5,19 @@ The room above binds the engine; it tells this one where to find it, so that imp
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 _find: list[Callable[[], Any]] = []
-_size = 0
+
+
+class _Sizes(threading.local):
+    size = 0
+
+
+_sizes = _Sizes()
 
 
 def provide(find: Callable[[], Any]) -> None:
@@ -31,12 +38,14 @@ def bulk(size: int) -> AbstractContextManager[None]:
 
 
 def set_bulk_size(size: int) -> int:
-    """Keep ``size`` as the grouping hint outside any :func:`bulk` scope; return what it was.
+    """Make ``size`` this thread's grouping hint outside any :func:`bulk` scope; return what it was.
 
-    NaiveEngine runs every push at once and has nothing to group, so nothing reads the number yet.
+    An engine that has nothing to group (NaiveEngine runs every push at once) ignores it.
     """
-    global _size
-    before, _size = _size, int(size)
+    before, _sizes.size = _sizes.size, int(size)
+    take = getattr(_find[0](), "set_bulk_size", None)
+    if take is not None:
+        take(int(size))
     return before
 
 

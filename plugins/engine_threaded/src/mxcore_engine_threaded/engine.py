@@ -1192,6 +1192,16 @@ class ThreadedEngine:
         finally:
             self._leave()
 
+    def set_bulk_size(self, size: int) -> None:
+        """From now on, wake workers once for ``size`` pushes of this thread, or when it waits; 0: at every push."""
+        local = self._local
+        local.quiet, local.woken = max(0, size), 0
+        self._lock.acquire()
+        try:
+            self._staff_all()
+        finally:
+            self._leave()
+
     @contextlib.contextmanager
     def bulk(self, size: int) -> Iterator[None]:
         """Wake workers once for ``size`` pushes of this thread, or at the end, or when it waits."""
