@@ -39,7 +39,6 @@ import gc
 import hashlib
 import heapq
 import json
-import math
 import os
 import pathlib
 import platform
@@ -536,7 +535,7 @@ def one_graph(graph: Graph, engines: dict[str, Any], work: Any, unit_ns: float, 
         fifo=min(took["fifo"]) / best,
         simulated=simulate(after, costs, ranks) / best,
         simulated_fifo=simulate(after, costs, [0] * len(nodes)) / best,
-        planned=simulate(after, costs, planned) / best,
+        planned=simulate(after, costs, planned) / best if len(planned) == len(nodes) else 0.0,
         learned_own=min(own["learned"]),
         fifo_own=min(own["fifo"]),
         foreseen=foreseen / pushed,

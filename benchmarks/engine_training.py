@@ -137,7 +137,9 @@ def compare(name: str, rounds: int) -> dict[str, Any]:
         for side in SIDES[:2]:
             turn(side, steps)
     for _ in range(max(2, rounds // 3)):
-        turn(SIDES[2], steps)  # apart: BLAS's threads spin for a while after their last product, and would cost the next side
+        turn(
+            SIDES[2], steps
+        )  # apart: BLAS's threads spin for a while after their last product, and would cost the next side
     best = {side: statistics.median(of) for side, of in times.items()}
     ours = best[SIDES[0]]
     return {

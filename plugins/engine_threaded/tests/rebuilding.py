@@ -48,7 +48,9 @@ class _Touching(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
-        if node.name in LOCK_FREE and (node.args.args[:1] and node.args.args[0].arg == "self" or node.name == "ended"):
+        if node.name in LOCK_FREE and (
+            (node.args.args[:1] and node.args.args[0].arg == "self") or node.name == "ended"
+        ):
             for inner in ast.walk(node):
                 for field in ("body", "orelse", "finalbody"):
                     lines = getattr(inner, field, None)

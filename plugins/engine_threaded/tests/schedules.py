@@ -225,7 +225,14 @@ def run_simulated(program: Program, machine: Simulator, make: Any, options: dict
         engine = simulated(make, machine, **options)
         run_program(program, engine, pushers)
         engine.shutdown()
-        counts = (engine._executing, engine._asleep, engine._ready, engine._outstanding, engine._sleepers, engine._bytes)
+        counts = (
+            engine._executing,
+            engine._asleep,
+            engine._ready,
+            engine._outstanding,
+            engine._sleepers,
+            engine._bytes,
+        )
         left = (engine._inner, engine._outer, engine._throttled, engine._jobs, dict(engine._running))
         assert not any(counts) and not any(left), f"the engine is not idle in the end: {counts} {left}"
         assert engine._limited == 0, "seats were taken and not given back"
@@ -318,7 +325,9 @@ class Crowd:
         engine, latest = self.engine, [0] * len(self.variables)
         estimates = [engine.estimate(("crowd", kind)) for kind in range(4)]
         places = range(len(self.variables))
-        for _ in range(thread and draw.randrange(draw.choice(self.delays))):  # the first one is the only one for a while
+        for _ in range(
+            thread and draw.randrange(draw.choice(self.delays))
+        ):  # the first one is the only one for a while
             self.machine.touched()
         for number in range(1, self.ops + 1):
             reads = draw.sample(places, draw.randint(0, min(3, len(places))))

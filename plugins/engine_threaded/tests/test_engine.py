@@ -198,9 +198,9 @@ class EngineTests:
             engine.delete_variable(x, released.set)  # not taken in: this thread has the lock
             assert not released.is_set() and len(engine._inbox) == 1
             x.readers -= 1
-        engine.new_operation(lambda: None)
-        engine.push(lambda: None, estimate=DEAR)
-        assert released.wait(5)
+        with engine.bulk(1):
+            pass  # takes the lock and lets it go
+        assert released.wait(1)
 
     def test_an_error_after_the_completion_is_told_by_wait_for_all(self, engine):
         (x,), error = new(engine, 1), Boom("late")
@@ -280,10 +280,14 @@ class EngineTests:
         for estimate in (DEAR, CHEAP):
             engine.push(function, [], [x], name="selfish", estimate=estimate)
             within(engine.wait_for_all)
-        assert errors == [
-            "wait_for_variable('v0') inside 'selfish', which writes it: the wait cannot end. "
-            "Wait after the push, or read what the function itself computed."
-        ] * 2
+        assert (
+            errors
+            == [
+                "wait_for_variable('v0') inside 'selfish', which writes it: the wait cannot end. "
+                "Wait after the push, or read what the function itself computed."
+            ]
+            * 2
+        )
 
     def test_a_wait_inside_a_function_for_an_asynchronous_one_is_not_given_up(self, engine):
         (x,), handed, log = new(engine, 1), [], []
@@ -458,3 +462,93 @@ class TestOneWorker:
     )
     def test_as_with_two(self, engine, name):
         getattr(EngineTests(), name)(engine)
+
+
+# -- how far callers run ahead ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"max_tasks": 8}, {"max_bytes": 800}], ids=str)
+def test_callers_do_not_run_ahead_too_far(options):
+    engine, pushed, ran, most = ThreadedEngine(workers=2, learn=False, **options), [0], [0], [0]
+
+    def function():
+        ran[0] += 1
+
+    for _ in range(500):
+        engine.push(function, [], [engine.new_variable()], nbytes=100)
+        pushed[0] += 1
+        most[0] = max(most[0], engine.tracker.pending)
+    engine.wait_for_all()
+    assert ran == [500]
+    assert most[0] <= 9  # the bound, and the one that was just pushed
+    engine.shutdown()
+
+
+# -- pools, BLAS, switch interval, options ---------------------------------------------------------------------------
+
+
+def test_devices_of_one_number_share_a_pool():
+    engine = ThreadedEnginePerDevice(workers=2)
+
+    def key(kind, number=0, prop=FnProperty.NORMAL):
+        return engine._pool_key(prop, SimpleNamespace(device_type=kind, device_id=number))
+
+    assert key("cpu") == key("cpu_pinned") == key("cpu_shared") == engine._pool_key(FnProperty.NORMAL, None)
+    assert key("cpu", 1) == key("cpu_pinned", 1) != key("cpu")
+    assert key("gpu") not in (key("cpu"), key("gpu", 1), key("gpu", 0, FnProperty.COPY_TO_GPU))
+    assert key("cpu", 0, FnProperty.CPU_PRIORITIZED) == key("cpu", 1, FnProperty.CPU_PRIORITIZED)
+    engine.shutdown()
+
+
+def test_blas_has_one_thread_while_workers_run():
+    def threads():
+        return [entry["num_threads"] for entry in ThreadpoolController().select(user_api="blas").info()]
+
+    import numpy  # noqa: F401  (brings a BLAS)
+
+    before, seen = threads(), []
+    engine = ThreadedEngine(workers=2)
+    engine.push(lambda: seen.append(threads()), estimate=DEAR)
+    engine.wait_for_all()
+    engine.stop()
+    assert seen == [[1] * len(before)]
+    assert threads() == before
+    engine.shutdown()
+
+
+def test_the_switch_interval_is_set_and_restored():
+    before = sys.getswitchinterval()
+    engine = ThreadedEngine(workers=2, switch_interval=0.0007)
+    assert sys.getswitchinterval() == pytest.approx(0.0007)
+    engine.shutdown()
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.parametrize("option", ["workers", "copy_workers", "max_tasks"])
+def test_impossible_options_say_so(option):
+    with pytest.raises(EngineError, match=f"^engine 'threaded': {option}=0: at least 1 is needed.$"):
+        ThreadedEngine(**{option: 0})
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"MXCORE_ENGINE": "threaded"}, "threaded"),
+        ({"MXNET_ENGINE_TYPE": "ThreadedEngine", "MXNET_CPU_WORKER_NTHREADS": "3"}, "threaded 3"),
+    ],
+    ids=str,
+)
+def test_options_from_the_environment(environment, expected):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MXCORE_", "MXNET_"))}
+    code = textwrap.dedent("""
+        import mxcore as mx
+        from mxcore_engine_threaded import engine
+        mx.nd.ones((2,)).asnumpy()
+        made = [one for one in engine._engines]
+        print(made[0].name, made[0].threads)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ | environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(expected), done.stdout

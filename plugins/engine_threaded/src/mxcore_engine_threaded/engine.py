@@ -68,6 +68,8 @@ __all__ = ["ThreadedEngine", "ThreadedEnginePerDevice"]
 
 #: Predicted to take less than this: not worth a thread's hop (9 microseconds each way, and 90 % efficiency).
 INLINE_NS = 160_000
+#: Predicted to take less than this: too little to matter in a plan.
+TINY_NS = 50_000
 #: Functions run in the caller inside each other at most so deep.
 INLINE_DEPTH = 8
 #: A signal that comes just before a lock wait is only seen after it.
@@ -221,7 +223,7 @@ class ThreadedEngine:
             finally:
                 self._lock.release()
             if work is not None:
-                self._run_to_end(work)
+                self._run_to_end(work, reraise=True)
 
     def _collect(self) -> None:
         """Push the deletions that came while the lock was taken, and note the errors of releases."""
@@ -378,9 +380,11 @@ class ThreadedEngine:
         held = self._local.held
         if held or self._machine.ident() != self._pusher or self._stopped or instruments.push:
             return False
-        flags = 0
+        flags = stamp = 0
         for variable in reads:
             flags |= variable.flags
+            if variable.stamp > stamp:
+                stamp = variable.stamp
         for variable in writes:
             flags |= variable.flags | variable.readers
         if flags or (len(writes) > 1 and len(set(writes)) != len(writes)):
@@ -406,6 +410,15 @@ class ThreadedEngine:
         except BaseException as caught:
             error = caught
         del held[:]
+        if estimate.ns >= TINY_NS:
+            self._lock.acquire()
+            try:
+                self.stream.observe(estimate, reads, writes)
+            finally:
+                self._leave()
+        else:
+            for variable in writes:
+                variable.stamp = stamp  # as Stream.passed
         if entry.sets is None and error is None and not entry.after:
             for variable in writes:
                 variable.version += 1
@@ -488,9 +501,10 @@ class ThreadedEngine:
             if self._inbox:
                 self._collect()
             tracker = self.tracker
+            work.pool = self._pool(work)  # before the tracker has it: a device that cannot be hashed ends here
             ready = tracker.push(work)
             if self.learn:
-                work.rank = self.stream.observe(work.estimate, work.inputs, work.writes, work.nbytes)
+                work.rank = self._observe(work.estimate, work.inputs, work.writes, work.nbytes)
             self._bytes += work.nbytes
             if ready:
                 if here and not work.skipped:
@@ -508,6 +522,16 @@ class ThreadedEngine:
         elif far and not local.held:
             self._throttle()
 
+    def _observe(self, estimate: Any, inputs: tuple[Any, ...], writes: tuple[Any, ...], nbytes: int) -> int:
+        """Tell the stream of a push; return its rank. With the lock.
+
+        What the stream sees must not depend on the moment, so it does not depend on where the function runs.
+        """
+        if 0 < estimate.ns < TINY_NS:
+            self.stream.passed(inputs, writes)
+            return 0
+        return self.stream.observe(estimate, inputs, writes, nbytes)
+
     def _announce(self, work: Work) -> None:
         work.number = identity()
         for variable in (*work.inputs, *work.writes):
@@ -521,10 +545,6 @@ class ThreadedEngine:
         if len(held) >= INLINE_DEPTH or prop == _DELETE:
             return False
         inputs, reads, writes = sets
-        if len(inputs) != len(reads):
-            for variable in inputs:
-                if variable.flags:
-                    return False
         if held:
             self._claim_late(held[0])
         if self._machine.ident() != self._pusher:
@@ -537,7 +557,7 @@ class ThreadedEngine:
             if not self.tracker.claim(reads, writes):
                 return False
             if self.learn:
-                self.stream.observe(estimate, inputs, writes)
+                self._observe(estimate, inputs, writes, 0)
             self._executing += 1
         finally:
             self._leave()
@@ -645,7 +665,7 @@ class ThreadedEngine:
                 self._ready += 1
                 self._releases.append(work)
             else:
-                pool = self._pool(work)
+                pool = work.pool
                 heapq.heappush(pool.heap, (-work.priority, -work.rank, self._orders(), work))
                 self._ready += 1
                 if touched is None:
@@ -765,18 +785,26 @@ class ThreadedEngine:
                 if work.asynchronous:
                     work = None
             elif job is not None:
-                job.work()
+                self._help(job)
                 job = None  # the arrays of a finished job must not wait for the next one
             else:
                 worker.parker.park()
                 # To help with a job it needs no lock; what is at stake between two kernels is microseconds.
                 while (job := worker.job) is not None:
                     worker.job = None
-                    job.work()
+                    self._help(job)
                     job = None
                     if worker.coming or worker.retired:
                         break
                     worker.parker.park()
+
+    def _help(self, job: Job) -> None:
+        """Work on a job, standing for the thread whose it is: what waits in a piece waits inside its functions."""
+        held = self._local.held
+        if job.held:
+            held.extend(job.held)
+        job.work()
+        del held[:]
 
     def _rest(self, pool: Pool, worker: Worker) -> None:
         self._give_seat(pool)
@@ -1153,7 +1181,7 @@ class ThreadedEngine:
             run_serially(n, grain, fn)
             return
         parker = self._local.parker
-        job = Job(parts, fn, parker)
+        job = Job(parts, fn, parker, self._local.held)
         # The way of nearly every call takes no lock: workers that rest are told of the job. Guarded by
         # benchmarks/engine_training.py.
         pool = self._pools.get("cpu")

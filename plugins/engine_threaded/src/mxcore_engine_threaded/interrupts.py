@@ -49,7 +49,9 @@ def guard(holder: type | ModuleType) -> Any:
             item = item.fget
         if isinstance(item, staticmethod | classmethod):
             item = item.__func__
-        item = inspect.unwrap(item) if inspect.isfunction(item) else item  # the lines of a context manager, not its maker
+        item = (
+            inspect.unwrap(item) if inspect.isfunction(item) else item
+        )  # the lines of a context manager, not its maker
         if inspect.isfunction(item) and id(item.__code__) not in _FREE:
             _add(item.__code__)
         elif inspect.isclass(item) and isinstance(holder, ModuleType) and item.__module__ == holder.__name__:

@@ -1,18 +1,19 @@
 """Record and replay: a stream of pushes that repeats becomes a plan, which says how much work hangs on each of them.
 
 Each push is a *token*: what kind of function it is (its estimate), and for each variable how many pushes ago it was
-last written. Equal tokens mean equal work in equal places of the graph, whatever the variables are called. A stretch that
-has come twice is frozen into a plan: its dependencies, and from the learned costs the *rank* of each push, the nanoseconds
-of the longest chain of work that begins with it (the bottom level of critical-path scheduling; Hu 1961, HEFT 2002). From then on
-every push is compared with the token that the plan expects; the first that differs drops the plan, and recording goes on.
+last written. Equal tokens mean equal work in equal places of the graph, whatever the variables are called. (Functions
+known to be tiny have no token; what they read counts as what they wrote.) A stretch that has come twice is frozen into a
+plan: its dependencies, and from the learned costs the *rank* of each push, the nanoseconds of the longest chain of work
+that begins with it (the bottom level of critical-path scheduling; Hu 1961, HEFT 2002). From then on every push is
+compared with the token that the plan expects; the first that differs drops the plan, and recording goes on.
 
 Where a stretch begins and ends is told by waits: a program that waits once per training step is cut there. Without
 waits a period is looked for.
 
-A plan gives ranks only. What may run is still decided by the dependency tracker, so a wrong plan costs time, never a result.
-(The idea is Legion's tracing, found automatically as in Apophenia 2025; dependence analysis is not skipped here: it costs
-the tracker less than a comparison of roles would.) Tokens do not tell who read a variable last, so ranks leave out
-that a write waits for earlier reads.
+A plan gives ranks only. What may run is still decided by the dependency tracker, so a wrong plan costs time, never a
+result. (The idea is Legion's tracing, found automatically as in Apophenia 2025; dependence analysis is not skipped here:
+it costs the tracker less than a comparison of roles would.) Tokens do not tell who read a variable last, so ranks leave
+out that a write waits for earlier reads.
 """
 
 from __future__ import annotations
@@ -180,6 +181,16 @@ class Stream:
             self._record_from(tokens[:at], plan.sizes[:at])
         self._record(token, nbytes)
         return 0
+
+    @staticmethod
+    def passed(inputs: tuple[Any, ...], writes: tuple[Any, ...]) -> None:
+        """Take note of a push that is known to be tiny: no token, but what it read counts as what it wrote."""
+        stamp = 0
+        for variable in inputs:
+            if variable.stamp > stamp:
+                stamp = variable.stamp
+        for variable in writes:
+            variable.stamp = stamp
 
     def _close(self) -> None:
         """End a stretch; make a plan of it if it is the same as the one before that began like it."""

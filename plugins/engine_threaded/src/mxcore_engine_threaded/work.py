@@ -31,7 +31,7 @@ class Work(Task):
         Why it was handed over.
     """
 
-    __slots__ = ("estimate", "nbytes", "number", "rank", "why")
+    __slots__ = ("estimate", "nbytes", "number", "pool", "rank", "why")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Work(Task):
         self.waiting = 0
         self.nbytes = nbytes
         self.estimate = estimate
+        self.pool: Any = None
         self.rank = 0
         self.number = 0
         self.why = why
@@ -110,12 +111,15 @@ class Waiter:
 class Job:
     """The pieces of one ``parallel_for``: whoever works on it takes the next piece until none is left."""
 
-    __slots__ = ("_next", "caller", "errors", "finished", "fn", "pieces")
+    __slots__ = ("_next", "caller", "errors", "finished", "fn", "held", "pieces")
 
-    def __init__(self, pieces: list[tuple[int, int]], fn: Callable[[int, int], Any], caller: Any) -> None:
+    def __init__(
+        self, pieces: list[tuple[int, int]], fn: Callable[[int, int], Any], caller: Any, held: list[Any]
+    ) -> None:
         self.pieces = pieces
         self.fn = fn
         self.caller = caller
+        self.held = tuple(held)
         self._next = itertools.count().__next__  # atomic: every piece goes to one thread
         self.finished: list[int] = []
         self.errors: list[tuple[int, BaseException]] = []

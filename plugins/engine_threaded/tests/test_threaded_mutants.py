@@ -4,6 +4,7 @@ What is tested here is the tests: simulated schedules, loops and crowds, and the
 bugs of the dependency tracker are those of core's own ``tests/engine/test_mutants.py``.
 """
 
+# ruff: noqa: E501 (lines of other files)
 from __future__ import annotations
 
 import contextlib
@@ -271,8 +272,8 @@ MUTANTS = {
     ),
     "nobody helps with a parallel loop": (
         engine,
-        "            self._wake_workers(pool, len(parts) - 1)",
-        "            pass",
+        "                worker.parker.unpark()\n            if listed:\n                self._list_job(job, wanted)",
+        "                pass",
     ),
     "a parallel loop never ends": (
         engine,
@@ -370,6 +371,7 @@ def _core_mutants() -> dict[str, tuple[Any, str, str]]:
 
 
 MUTANTS |= _core_mutants()
+
 
 @contextlib.contextmanager
 def planted(where: types.ModuleType, old: str, new: str, places: bool = False) -> Iterator[tuple[type, type]]:
