@@ -39,6 +39,7 @@ import gc
 import hashlib
 import heapq
 import json
+import math
 import os
 import pathlib
 import platform

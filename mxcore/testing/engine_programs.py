@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import queue
 import random
@@ -715,7 +716,7 @@ class _Run:
             except BaseException as error:
                 errors.append(error)
 
-        threads = [machine.spawn(lambda number=number: body(number), f"pusher-{number}") for number in range(pushers)]
+        threads = [machine.spawn(functools.partial(body, number), f"pusher-{number}") for number in range(pushers)]
         for thread in threads:
             machine.join(thread)
         if errors:

@@ -27,6 +27,9 @@ from mxcore.engine import dependency
 from mxcore.testing import engine_conformance
 from mxcore.testing.engine_conformance import EngineConformance
 
+#: A planted bug may break a thread that only the bug has left running.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 PROGRAMS = 60  # the budget of a mutant, in simulated programs of 50 to 200 actions
 LOOPS = 60
 CROWDS = 100
