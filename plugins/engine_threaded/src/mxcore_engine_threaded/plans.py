@@ -171,14 +171,19 @@ class Stream:
                 self.replayed += 1
                 rank = plan.ranks[at]
                 at += 1
-                if at == len(tokens) and plan.cyclic:
-                    at = 0
-                    plan.ended()
+                if plan.cyclic:
+                    if at == len(tokens):
+                        at = 0
+                        plan.ended()
+                    self._keep(token, nbytes)  # a period may be part of a stretch that a wait ends
                 self._at = at
                 return rank
             self.dropped += 1
             self.plan = None
-            self._record_from(tokens[:at], plan.sizes[:at])
+            if plan.cyclic:
+                self._last = {}  # it knows nothing of what came during the plan
+            else:
+                self._record_from(tokens[:at], plan.sizes[:at])
         self._record(token, nbytes)
         return 0
 
@@ -196,9 +201,7 @@ class Stream:
         """End a stretch; make a plan of it if it is the same as the one before that began like it."""
         plan, stretch, sizes = self.plan, self._history, self._sizes
         self._record_from([], [])
-        if plan is not None:
-            if plan.cyclic:
-                return
+        if plan is not None and not plan.cyclic:
             if self._at == len(plan.tokens):
                 plan.ended()
                 return
@@ -213,21 +216,24 @@ class Stream:
                     self._plans.clear()
                 self._stretches[first] = stretch
 
-    def _record(self, token: Any, nbytes: int) -> None:
-        history = self._history
-        i = len(history)
-        if i >= 2 * self.capacity:
+    def _keep(self, token: Any, nbytes: int) -> int:
+        """Append to the history; return the token's place in it."""
+        if len(self._history) >= 2 * self.capacity:
             self._record_from([], [])
-            history, i = self._history, 0
-        history.append(token)
+        self._history.append(token)
         self._sizes.append(nbytes)
+        return len(self._history) - 1
+
+    def _record(self, token: Any, nbytes: int) -> None:
+        i = self._keep(token, nbytes)
+        history = self._history
         period = self._period
         if period and history[i - period] == token:
             self._matched += 1
             if self._matched >= period and self._matched >= _SHORT:
                 self.plan = Plan(history[i - period + 1 :], self._sizes[i - period + 1 :], cyclic=True)
                 self._at = 0
-                self._record_from([], [])
+                self._period = self._matched = 0
                 return
         else:
             before = self._last.get(token)
