@@ -225,7 +225,7 @@ class Owing:
             if self._hands and not self._engine.crowded:
                 later = self._push(node, g, groups[1], [], leaves, "only wanted at the end of backward")
                 return self._merge([self._run(node, g, groups[0], onward), later])
-        elif onward.ns and leaves.ns and onward.countdown > 0:
+        if onward.ns and leaves.ns and onward.countdown > 0:
             onward.countdown -= 1
             return self._run(node, g, needs, _UNTIMED)
         return self._merge([self._run(node, g, group, e) for group, e in zip(groups, estimates)])

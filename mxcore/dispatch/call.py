@@ -340,17 +340,20 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
         outs = _check_out(bound, out, specs, recording)
     estimate: Any = None
     if not now.inline:
-        hints: dict[str, Any] = {}
-        if now.first:
-            estimate = entry.estimate if entry.engine is now.engine else entry.learn(now, bound, key, ctx)
-            hints = {"nbytes": entry.nbytes, "estimate": estimate}
-            written = outs or ()
-            if operator.mutates:
-                written = [*written, *[inputs[p] for p in operator.written(bound.attributes, len(inputs))]]
-        if not now.first or not runs_here(now.engine, inputs, written, estimate):
-            return push_call(now, bound, inputs, extra, specs, outs, cls, ctx, recording, hints)
-        # What a wait has just brought was not there before.
-        arrays = [None if x is None else x._data for x in inputs]
+        if not now.first:
+            return push_call(now, bound, inputs, extra, specs, outs, cls, ctx, recording, {})
+        estimate = entry.estimate if entry.engine is now.engine else entry.learn(now, bound, key, ctx)
+        for x in inputs if outs is None else (*inputs, *outs):
+            # Nearly always the engine knows none of them, and then nothing can be pending.
+            if x is not None and (cell := x._cell) is not None and cell.var is not None:
+                written = outs or ()
+                if operator.mutates:
+                    written = [*written, *[inputs[p] for p in operator.written(bound.attributes, len(inputs))]]
+                if not runs_here(now.engine, inputs, written, estimate):
+                    hints = {"nbytes": entry.nbytes, "estimate": estimate}
+                    return push_call(now, bound, inputs, extra, specs, outs, cls, ctx, recording, hints)
+                arrays = [None if x is None else x._data for x in inputs]  # a wait may have brought them
+                break
 
     kernel = bound.kernel
     direct = outs is not None and len(outs) == 1 and bound.takes_out and bound.outputs == 1
