@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -51,6 +52,12 @@ class Gate:
 
 def new(engine, count):
     return [engine.new_variable(f"v{k}") for k in range(count)]
+
+
+def quietly(call):
+    """Call in a thread that a planted bug may leave behind: what it raises later is nobody's business."""
+    with contextlib.suppress(Exception):
+        call()
 
 
 class EngineTests:
@@ -356,7 +363,7 @@ class EngineTests:
 
     def test_a_caller_that_sleeps_lends_its_seat(self, engine):
         gates = [Gate(engine) for _ in range(engine.threads)]
-        waiting = threading.Thread(target=engine.wait_for_all)
+        waiting = threading.Thread(target=lambda: quietly(engine.wait_for_all), daemon=True)
         waiting.start()
         assert all(gate.begun.wait(5) for gate in gates), "two functions do not run beside a caller that sleeps"
         for gate in gates:
@@ -542,10 +549,10 @@ def test_options_from_the_environment(environment, expected):
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MXCORE_", "MXNET_"))}
     code = textwrap.dedent("""
         import mxcore as mx
-        from mxcore_engine_threaded import engine
+        from mxcore.dispatch import runtime
         mx.nd.ones((2,)).asnumpy()
-        made = [one for one in engine._engines]
-        print(made[0].name, made[0].threads)
+        made = runtime.current().engine
+        print(made.name, made.threads)
     """)
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ | environment, capture_output=True, text=True, timeout=60

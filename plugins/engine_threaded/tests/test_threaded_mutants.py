@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import test_engine
 import test_plans
-from mxcore_engine_threaded import engine, plans, pools, work
+from mxcore_engine_threaded import engine, lifecycle, plans, pools, scheduler, work
 from rebuilding import rebuilt, with_more_places
 from schedules import Case, Loop, run_crowds, run_duels
 
@@ -30,6 +30,8 @@ from mxcore.testing.engine_conformance import EngineConformance
 #: A planted bug may break a thread that only the bug has left running.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
+#: The modules that make an engine.
+_PARTS = {engine: (engine, scheduler, lifecycle)}
 PROGRAMS = 60  # the budget of a mutant, in simulated programs of 50 to 200 actions
 LOOPS = 60
 CROWDS = 100
@@ -234,12 +236,12 @@ MUTANTS = {
     ),
     "a buffer is freed while it is read": (
         engine,
-        "        if not variable.flags & (_BUSY | RETIRED) and not variable.readers:",
-        "        if not variable.flags & (_BUSY | RETIRED):",
+        "        if not variable.flags & (BUSY | RETIRED) and not variable.readers:",
+        "        if not variable.flags & (BUSY | RETIRED):",
     ),
     "a buffer is freed while it is written": (
         engine,
-        "        if not variable.flags & (_BUSY | RETIRED) and not variable.readers:",
+        "        if not variable.flags & (BUSY | RETIRED) and not variable.readers:",
         "        if not variable.flags & RETIRED and not variable.readers:",
     ),
     "the error of a release is lost": (
@@ -380,8 +382,11 @@ MUTANTS |= _core_mutants()
 def planted(where: types.ModuleType, old: str, new: str, places: bool = False) -> Iterator[tuple[type, type]]:
     """Give both engines, with ``old`` replaced by ``new`` in one module; on request with more places to switch threads."""
 
+    holders = [module for module in _PARTS.get(where, (where,)) if old in inspect.getsource(module)]
+    assert len(holders) == 1, f"{where.__name__} has changed: {len(holders)} of its modules have\n{old}"
+
     def edit(module: types.ModuleType, source: str) -> Any:
-        if module is where:
+        if module is holders[0]:
             assert source.count(old) == 1, f"{module.__name__} has changed: {source.count(old)} times\n{old}"
             source = source.replace(old, new)
         return with_more_places(module, source) if places else source
@@ -455,7 +460,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_found_in_the_engine_as_it_is():
-    unchanged = "class ThreadedEngine:"
+    unchanged = "class ThreadedEngine(Lifecycle):"
     with planted(engine, unchanged, unchanged) as engines:
         assert engines[0] is not engine.ThreadedEngine
         assert found_by_schedules(engines) == ""
