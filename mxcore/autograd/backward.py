@@ -158,7 +158,8 @@ def run(
         kind = t.__class__
         if kind is Leaf:
             if t.req != "null" or wanted is not None:
-                t.g = d if t.g is None else plus(t.g, d)
+                # An interrupt may have left a gradient of an earlier backward there.
+                t.g = plus(t.g, d) if id(t) in reached else d
                 reached[id(t)] = t
             return
         node = t.node

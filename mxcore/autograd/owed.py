@@ -309,7 +309,7 @@ class Owing:
                     estimate.countdown -= 1
         except Exception as e:
             if estimate is None or isinstance(e, AT_THE_CALL):
-                raise
+                raise self._error(node, e)  # noqa: B904 (chained already)
             return self._fail(node, needs, self._error(node, e))
         return [d if need else None for need, d in zip(needs, ds)]
 

@@ -18,7 +18,7 @@ from ..instruments import instruments
 from ..operators import NO_GRADIENT, ZERO_GRADIENT, Broadcasting, Joint, Operator, Spec
 from ..spec import AutogradError, DTypeError, MXCoreError, OperatorError, ParameterError, ShapeError
 from . import rng, runtime
-from .array import Array, dtype_of, shape_of, wrap
+from .array import Array, dtype_of, settled, shape_of, wrap
 from .context import current_context
 from .deferred import fail_call, push_call, runs_here, store
 from .faults import AT_THE_CALL, bad_input, check_same_dtype, describe, failed
@@ -339,7 +339,11 @@ def invoke(bound: Bound, inputs: Sequence[Any], out: Any = None, cls: Any = None
     if out is not None:
         outs = _check_out(bound, out, specs, recording)
     estimate: Any = None
-    if not now.inline:
+    if now.inline:
+        for position, x in enumerate(inputs):
+            if x is not None and (cell := x._cell) is not None and cell.var is not None:
+                arrays[position] = settled(x)  # it came from another engine, and may have failed there
+    else:
         if not now.first:
             return push_call(now, bound, inputs, extra, specs, outs, cls, ctx, recording, {})
         estimate = entry.estimate if entry.engine is now.engine else entry.learn(now, bound, key, ctx)

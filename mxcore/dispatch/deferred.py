@@ -9,9 +9,11 @@ Errors of kernels surface where a value is asked for, whoever ran the kernel; sh
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+from ..engine.dependency import FAILED
 from ..instruments import instruments
 from ..operators import Spec
 from ..spec import MXCoreError
@@ -56,10 +58,16 @@ def variable_of(x: Any, engine: Any) -> Any:
     """Return the engine variable of ``x``, making it if needed; one engine's variables never mix with another's."""
     cell = cell_of(x)
     if cell.var is None or cell.engine is not engine:
+        failure = None
         if cell.var is not None:
-            cell.engine.wait_for_variable(cell.var)
+            with contextlib.suppress(Exception):  # what failed stays failed, under the new engine too
+                cell.engine.wait_for_variable(cell.var)
+            failure = getattr(cell.var, "failure", None)
         cell.engine = engine
         cell.var = engine.new_variable()
+        if failure is not None:
+            cell.var.failure = failure
+            cell.var.flags |= FAILED
         if instruments.push and hasattr(cell, "number"):
             cell.var.mark = cell.number
     return cell.var

@@ -5,6 +5,7 @@ The room above binds the engine; it tells this one where to find it, so that imp
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -25,6 +26,13 @@ def provide(find: Callable[[], Any]) -> None:
     _find[:] = [find]
 
 
+def _engine() -> Any:
+    if not _find:
+        # Named, not imported: the room above brings itself in, and nobody asked for it yet.
+        importlib.import_module("mxcore.dispatch.runtime")
+    return _find[0]()
+
+
 def bulk(size: int) -> AbstractContextManager[None]:
     """Return a scope in which up to ``size`` pushes may be grouped into one; never changes results.
 
@@ -34,7 +42,7 @@ def bulk(size: int) -> AbstractContextManager[None]:
     >>> with mx.engine.bulk(10):
     ...     x = mx.nd.ones(2) + 1
     """
-    return _find[0]().bulk(size)
+    return _engine().bulk(size)
 
 
 def set_bulk_size(size: int) -> int:
@@ -43,7 +51,7 @@ def set_bulk_size(size: int) -> int:
     An engine that has nothing to group (NaiveEngine runs every push at once) ignores it.
     """
     before, _sizes.size = _sizes.size, int(size)
-    take = getattr(_find[0](), "set_bulk_size", None)
+    take = getattr(_engine(), "set_bulk_size", None)
     if take is not None:
         take(int(size))
     return before
@@ -61,7 +69,7 @@ def explain() -> str:
     ...     print(mx.engine.explain())
     engine 'naive' runs every function at its push, in the thread that pushes it: there is nothing to predict
     """
-    engine = _find[0]()
+    engine = _engine()
     told = getattr(engine, "explain", None)
     if told is None:
         return (

@@ -132,6 +132,11 @@ class Team:
         self._queues: list[SimpleQueue[_Job]] = []
         self._busy = threading.Lock()
 
+    @property
+    def cuts(self) -> bool:
+        """Whether products are cut into pieces; one thread leaves them whole to BLAS."""
+        return self.threads > 1
+
     def _start(self) -> None:
         for i in range(self.threads - 1):
             queue: SimpleQueue[_Job] = SimpleQueue()
@@ -264,11 +269,17 @@ class EngineTeam:
         """Threads that compute, the caller included."""
         return self._engine.threads if blas.found else 1
 
+    @property
+    def cuts(self) -> bool:
+        """Whether products are cut into pieces: also in a forked child with one thread, whose bits are its parent's."""
+        return blas.found and (self._engine.threads > 1 or getattr(self._engine, "forked", False))
+
     def parallel_for(self, n: int, grain: int, fn: Callable[[int, int], Any]) -> None:
         """See :meth:`Team.parallel_for`."""
         if n <= grain or self._engine.threads < 2:
-            for a in range(0, n, grain):
-                fn(a, min(a + grain, n))
+            with blas:
+                for a in range(0, n, grain):
+                    fn(a, min(a + grain, n))
             return
         self._engine.parallel_for(n, grain, fn)  # in our BLAS scope, which it has as its limit
 
@@ -319,7 +330,7 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.nd
     """
     (m, k), n = a.shape, b.shape[1]
     work = m * n * k
-    if work <= _BLAS_ALONE or team().threads < 2:
+    if work <= _BLAS_ALONE or not team().cuts:
         return np.matmul(a, b, out=out) if out is not None else np.matmul(a, b)
     if work < _WORTH_SHARING:
         with blas:

@@ -22,6 +22,7 @@ Compare with ``> 0``: two threads may both take the last step, and a plain truth
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import stat
@@ -389,7 +390,9 @@ def _read(path: str) -> str | None:
 
 
 def _write(path: str, text: str) -> None:
-    """Replace a file in one step, or leave it as it is and raise."""
+    """Replace a file in one step, or leave it as it is and raise. What is no file (``/dev/null``, a pipe) is never replaced."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file ('none' keeps costs nowhere)")
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, mode=0o700, exist_ok=True)
     temporary = os.path.join(folder, f".{os.path.basename(path)}.{os.urandom(6).hex()}.tmp")

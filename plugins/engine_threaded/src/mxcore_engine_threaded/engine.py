@@ -9,6 +9,8 @@ A push that is ready and known to be cheap runs in the caller: without the lock 
 from __future__ import annotations
 
 import contextlib
+import functools
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -36,7 +38,7 @@ from .interrupts import call
 from .lifecycle import Lifecycle
 from .plans import Stream
 from .pools import Pool
-from .scheduler import BUSY, POLL_S, Scheduler
+from .scheduler import BUSY, POLL_S, Scheduler, keep_text
 from .work import Job, Waiter, Work
 
 __all__ = ["ThreadedEngine", "ThreadedEnginePerDevice"]
@@ -125,7 +127,8 @@ class ThreadedEngine(Lifecycle):
             Bytes that its results will occupy.
         estimate : Estimate or None
             From :meth:`estimate`; None: functions made by the same ``def`` or ``lambda`` and pushed under one name
-            count as one kind.
+            count as one kind. Once they are known to be cheap they may run in the caller: such a function must not wait
+            for something that the caller does after the push.
         why : str
             Why the caller hands it over, for :meth:`explain`.
         """
@@ -197,16 +200,26 @@ class ThreadedEngine(Lifecycle):
         )
 
     def _kind(self, fn: Any, name: str) -> Any:
-        """Return the estimate of functions with this code and name."""
+        """Return the estimate of functions made by this ``def`` or ``lambda``, pushed under this name.
+
+        A callable whose lines cannot be told (a builtin, an object) is never known to be cheap: what it does may differ.
+        """
+        if fn is None:
+            raise EngineError(
+                f"push of {name or 'a function'!r}: the function is None. Push something that can be called."
+            )
+        while fn.__class__ is functools.partial:
+            fn = fn.func
         code = getattr(fn, "__code__", None)
         if code is None:
-            code = fn.__class__
+            return Estimate(None)
         try:
             return self._kinds[id(code), name][0]
         except KeyError:
             if len(self._kinds) > 10_000:
                 self._kinds.clear()
-            key = ("push", name, getattr(code, "co_qualname", code.__name__ if isinstance(code, type) else ""))
+            where = (code.co_filename, code.co_firstlineno, zlib.crc32(code.co_code), *code.co_names)
+            key = ("push", name, code.co_qualname, *where)
             estimate = self._costs.estimate(key)
             self._kinds[id(code), name] = estimate, code  # holding the code keeps its id its own
             return estimate
@@ -545,6 +558,7 @@ class ThreadedEngine(Lifecycle):
     def fail(self, writes: Iterable[Any], error: BaseException, name: str = "") -> None:
         """See :class:`mxcore.spec.InlineFirst`."""
         site = push_site()
+        keep_text(error)
         self._lock.acquire()
         try:
             failure = self.tracker.fail(as_failure(error, name), name, site)

@@ -8,6 +8,7 @@ is lost in the child, and its variables say so.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import weakref
@@ -155,6 +156,7 @@ class Lifecycle(Scheduler):
     def _after_fork_in_child(self) -> None:
         """Make locks and workers anew; what other threads were running is lost, and its variables say so."""
         held = list(self._local.held)
+        self.forked = True
         self._lock = self._machine.lock()
         self._local = self._machine.local()
         self._local.held[:] = held
@@ -204,6 +206,13 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     for engine in list(engines):
         engine._after_fork_in_child()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Finish what was pushed to engines that nobody has shut down."""
+    for engine in list(engines):
+        engine.shutdown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -29,6 +29,7 @@ import heapq
 import itertools
 import os
 import sys
+import traceback
 from collections import deque
 from typing import Any
 
@@ -52,7 +53,7 @@ from .plans import Stream
 from .pools import Pool, Worker
 from .work import Alone, Job, Waiter, Work
 
-__all__ = ["BUSY", "POLL_S", "Scheduler"]
+__all__ = ["BUSY", "POLL_S", "Scheduler", "forget_frames", "keep_text"]
 
 #: A signal that comes just before a lock wait is only seen after it.
 POLL_S = 0.05
@@ -60,6 +61,22 @@ POLL_S = 0.05
 BUSY = WRITING | QUEUED
 
 _DELETE = FnProperty.DELETE_VARIABLE
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold: an error that nobody reads must not keep arrays alive."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def keep_text(error: BaseException | None) -> None:
+    """As :func:`forget_frames`, where the frames that called are the caller's own and hold the arrays: keep their lines only."""
+    while error is not None:
+        if error.__traceback__ is not None:
+            error.add_note("Raised at:\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip())
+            error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 class Scheduler:
@@ -102,6 +119,8 @@ class Scheduler:
         self.tracker = self.new_tracker()
         self.stream = Stream()
         self.crowded = False
+        #: In a forked child, which has fewer workers but must compute the same bits.
+        self.forked = False
         self._pusher = 0
         self._alone = False  # the only pusher is in _run_alone, its sets not marked
         self._entry = Alone()
@@ -509,6 +528,8 @@ class Scheduler:
         self._executing -= 1
         self._running.pop(work, None)
         self._bytes -= work.nbytes
+        if error is not None:
+            forget_frames(error)
         ready = self.tracker.complete(work, None if error is None else as_failure(error, work.name))
         if ready:
             self._admit(ready)
