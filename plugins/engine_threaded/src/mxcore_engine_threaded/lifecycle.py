@@ -9,6 +9,7 @@ is lost in the child, and its variables say so.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import weakref
@@ -106,14 +107,42 @@ class Lifecycle(Scheduler):
         """Log the errors that no wait has raised: this is the last chance to see them."""
         unread = self.tracker.unreported
         if unread:
-            import logging
-
             logging.getLogger("mxcore.engine").warning(
                 "engine '%s' ends with %d error(s) that nobody waited for; the first: %r",
                 self.name,
                 len(unread),
                 unread[0].error,
             )
+
+    def _rest_of_work(self) -> bool:
+        """Wait until nothing is pending, or nothing of it can run any more; return whether nothing is."""
+        while True:
+            self._lock.acquire()
+            try:
+                if self._inbox:
+                    self._collect()
+                pending = self.tracker.pending
+                able = self._ready or self._executing > self._asleep
+                self._sleepers += 1  # lend the seat
+                if able:
+                    self._staff_all()
+            finally:
+                self._leave()
+            try:
+                if not pending or not able:
+                    break
+                self._local.parker.park(0.002)
+            finally:
+                self._lock.acquire()
+                self._sleepers -= 1
+                self._leave()
+        if pending:
+            logging.getLogger("mxcore.engine").warning(
+                "engine '%s' ends with %d function(s) that wait for an on_complete which nobody called",
+                self.name,
+                pending,
+            )
+        return not pending
 
     # -- fork ------------------------------------------------------------------------------------------------------------
 
@@ -210,9 +239,10 @@ def _after_fork_in_child() -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """Finish what was pushed to engines that nobody has shut down."""
+    """Finish what was pushed to engines that nobody has shut down, as far as it can finish by itself."""
     for engine in list(engines):
-        engine.shutdown()
+        if engine._rest_of_work():
+            engine.shutdown()
 
 
 if hasattr(os, "register_at_fork"):
