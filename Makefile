@@ -6,10 +6,11 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test compat lint types bench docs clean
 
-$(STAMP): pyproject.toml plugins/mxnet_compat/pyproject.toml plugins/engine_threaded/pyproject.toml
+$(STAMP): pyproject.toml plugins/mxnet_compat/pyproject.toml plugins/engine_threaded/pyproject.toml \
+  plugins/storage_pooled/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[demo,test,lint]" -e plugins/mxnet_compat -e "plugins/engine_threaded[test]"
+	$(BIN)/python -m pip install --quiet -e ".[demo,test,lint]" -e plugins/mxnet_compat -e "plugins/engine_threaded[test]" -e plugins/storage_pooled
 	touch $(STAMP)
 
 # Train LeNet on MNIST; prints the test accuracy and writes pictures to demo_output/.

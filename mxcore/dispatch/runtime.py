@@ -109,8 +109,7 @@ def _create(kind: str, name: Any, choices: dict[str, Any], device_type: str | No
         choices[part] = "object"
         return name
     registry = process_registry()
-    # Storage managers serve any device type until pools say otherwise.
-    serves = device_type if kind == "ops" else None
+    serves = device_type
     origin = "mx.use" if name is not None else None
     made = registry.create(kind, name, device_type=serves, origin=origin)
     choices[part] = registry.resolve(kind, name, device_type=serves, origin=origin)

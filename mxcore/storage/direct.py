@@ -57,7 +57,7 @@ class DirectStorage:
     capabilities = frozenset({StorageCapability.DIRECT})
 
     def __init__(self, keep_freed: bool = True) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may free in the middle of a call
         self._accounts: dict[Any, StorageStatistics] = {}
         self._live: set[int] = set()
         self._libc_handle = _libc() if keep_freed else None
