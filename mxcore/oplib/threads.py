@@ -174,14 +174,15 @@ class Team:
 
 blas = Blas()
 _team: Team | EngineTeam | None = None
+_own: Team | None = None  # the team of our own, kept while an engine's workers stand in for it
 
 
 def team() -> Team | EngineTeam:
     """Return the team of this process, made at first use."""
-    global _team
+    global _own, _team
     if _team is None:
         wanted = config.get("engine.compute_threads")
-        _team = Team(max(1, wanted or blas.threads()) if blas.found else 1)
+        _team = _own = Team(max(1, wanted or blas.threads()) if blas.found else 1)
     return _team
 
 
@@ -295,13 +296,14 @@ def scheduled_by(engine: Any) -> None:
         if hasattr(engine, "limit"):
             engine.limit = blas
     elif isinstance(_team, EngineTeam):
-        _team = None
+        _team = _own  # the one there was: its threads live as long as the process
 
 
 def _forget() -> None:
-    global _team
+    global _own, _team
+    _own = None  # a forked child has the queues but not the threads
     if isinstance(_team, Team):
-        _team = None  # a forked child has the queues but not the threads
+        _team = None
 
 
 if hasattr(os, "register_at_fork"):

@@ -352,3 +352,19 @@ def test_sizes_that_are_cut_as_shipped(monkeypatch):
     np.testing.assert_array_equal(results[0][0][::300], np.tanh(x[::300]))
     np.testing.assert_allclose(results[0][1].sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_array_equal(results[0][2], x + np.float32(1.5))
+
+
+def test_swapping_engines_makes_no_more_threads():
+    import threading
+
+    import mxcore as mx
+
+    x = mx.nd.ones((600, 600))
+    for _ in range(2):
+        with mx.use(engine="naive"):
+            mx.nd.dot(x, x).wait_to_read()
+    before = threading.active_count()
+    for _ in range(10):
+        with mx.use(engine="naive"):
+            mx.nd.dot(x, x).wait_to_read()
+    assert threading.active_count() <= before

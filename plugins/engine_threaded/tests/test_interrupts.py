@@ -327,7 +327,8 @@ def test_200_engines_leave_nothing():
     deadline = time.monotonic() + 5
     while _threads() > before[1] and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert (threading.active_count(), _threads(), _descriptors()) == before
+    after = threading.active_count(), _threads(), _descriptors()
+    assert all(now <= then for now, then in zip(after, before)), (before, after)
     assert signal.getsignal(signal.SIGINT) is handler
 
 
