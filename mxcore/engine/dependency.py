@@ -100,6 +100,24 @@ def retired_error(variable: Variable, task_name: str) -> EngineError:
     )
 
 
+def stopped_error(task_name: str, state: str) -> EngineError:
+    """Return the error for a push on an engine that is ``"stopped"`` or ``"shut down"``."""
+    return EngineError(
+        f"push of {task_name or 'a function'!r}: the engine is {state}. "
+        + ("Make a new engine." if state == "shut down" else "Call engine.start() first.")
+    )
+
+
+def stop_inside_error() -> EngineError:
+    """Return the error for ``stop()`` inside a function."""
+    return EngineError("stop() inside a running function: it would wait for itself. Stop the engine from outside.")
+
+
+def start_after_shutdown_error() -> EngineError:
+    """Return the error for ``start()`` on an engine that is gone."""
+    return EngineError("start() after shutdown(): the engine is gone. Make a new one.")
+
+
 def as_failure(error: object, name: str) -> BaseException:
     """Return the error to store for what ended a function.
 

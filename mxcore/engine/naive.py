@@ -31,7 +31,20 @@ from typing import Any
 
 from ..spec.engine import EngineCapability, FnProperty
 from ..spec.errors import EngineError
-from .dependency import FAILED, RETIRED, Completion, Failure, Operation, Variable, as_failure, push_site, retired_error
+from .dependency import (
+    FAILED,
+    RETIRED,
+    Completion,
+    Failure,
+    Operation,
+    Variable,
+    as_failure,
+    push_site,
+    retired_error,
+    start_after_shutdown_error,
+    stop_inside_error,
+    stopped_error,
+)
 from .pieces import run_serially
 
 __all__ = ["NaiveEngine"]
@@ -298,9 +311,7 @@ class NaiveEngine:
     def stop(self) -> None:
         """Block until no thread runs a function; pushing afterwards raises EngineError."""
         if self._local.held:
-            raise EngineError(
-                "stop() inside a running function: it would wait for itself. Stop the engine from outside."
-            )
+            raise stop_inside_error()
         if not self._stopped:
             self._drain()
             self._stopped = "stopped"
@@ -309,7 +320,7 @@ class NaiveEngine:
     def start(self) -> None:
         """Undo :meth:`stop`, in the parent and in the child of a fork."""
         if self._shut_down:
-            raise EngineError("start() after shutdown(): the engine is gone. Make a new one.")
+            raise start_after_shutdown_error()
         self._stopped = ""
         if self._pid != os.getpid():
             # Other threads do not exist in a forked child; one of them may have held the lock.
@@ -381,10 +392,7 @@ class NaiveEngine:
     def _enter(self, held: _Held, depth: int, name: str) -> None:
         """Make sure that the sets just put on the stack may run; take them back and sleep while they may not."""
         if self._stopped and not depth:
-            raise EngineError(
-                f"push of {name or 'a function'!r}: the engine is {self._stopped}. "
-                + ("Make a new engine." if self._shut_down else "Call engine.start() first.")
-            )
+            raise stopped_error(name, self._stopped)
         sets = held[depth]
         for ref in self._threads:
             other = ref()

@@ -34,6 +34,9 @@ from ..engine.dependency import (
     push_site,
     retire,
     separate,
+    start_after_shutdown_error,
+    stop_inside_error,
+    stopped_error,
 )
 from ..engine.pieces import pieces
 from ..spec.engine import EngineCapability, FnProperty
@@ -366,10 +369,7 @@ class SeededEngine:
     def _push(self, task: Task) -> None:
         with self._lock:
             if self._stopped and not self._local.depth:
-                raise EngineError(
-                    f"push of {task.name or 'a function'!r}: the engine is {self._stopped}. "
-                    + ("Make a new engine." if self._stopped == "shut down" else "Call engine.start() first.")
-                )
+                raise stopped_error(task.name, self._stopped)
             self._collect()
             claimed = bool(
                 self._inline
@@ -546,9 +546,7 @@ class SeededEngine:
     def stop(self) -> None:
         """Take steps until nothing is pending; pushing afterwards raises EngineError."""
         if self._local.depth:
-            raise EngineError(
-                "stop() inside a running function: it would wait for itself. Stop the engine from outside."
-            )
+            raise stop_inside_error()
 
         def stopped() -> bool:
             if not self.tracker.pending:
@@ -560,7 +558,7 @@ class SeededEngine:
     def start(self) -> None:
         """Undo :meth:`stop`."""
         if self._stopped == "shut down":
-            raise EngineError("start() after shutdown(): the engine is gone. Make a new one.")
+            raise start_after_shutdown_error()
         self._stopped = ""
 
     def shutdown(self) -> None:

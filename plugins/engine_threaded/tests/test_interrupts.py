@@ -285,6 +285,17 @@ def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def _counts() -> tuple[int, int, int]:
+    """Threads of Python, of the system, and descriptors, once threads that were joined have really gone."""
+    counts, since = (threading.active_count(), _threads(), _descriptors()), time.monotonic()
+    while time.monotonic() - since < 0.3:
+        time.sleep(0.005)
+        now = (threading.active_count(), _threads(), _descriptors())
+        if now != counts:
+            counts, since = now, time.monotonic()
+    return counts
+
+
 @pytest.mark.parametrize("make", ENGINES, ids=lambda make: make.name)
 def test_1000_stops_and_starts_leave_nothing(make):
     engine = make(workers=3)
@@ -299,14 +310,10 @@ def test_1000_stops_and_starts_leave_nothing(make):
         engine.start()
 
     cycle()
-    before = threading.active_count(), _threads(), _descriptors()
+    before = _counts()
     for _ in range(CYCLES // len(ENGINES)):
         cycle()
-    deadline = time.monotonic() + 5
-    while _threads() > before[1] and time.monotonic() < deadline:  # a thread that was joined takes a moment to go
-        time.sleep(0.001)
-    after = threading.active_count(), _threads(), _descriptors()
-    assert all(now <= then for now, then in zip(after, before)), (before, after)
+    assert _counts() == before
     assert len(ran) == 6 * (CYCLES // len(ENGINES) + 1)
     assert not any(pool.workers or pool.idle for pool in engine._pools.values())
     within(engine.shutdown)
@@ -321,14 +328,10 @@ def test_200_engines_leave_nothing():
         engine.shutdown()
 
     one(ENGINES[0])
-    handler, before = signal.getsignal(signal.SIGINT), (threading.active_count(), _threads(), _descriptors())
+    handler, before = signal.getsignal(signal.SIGINT), _counts()
     for k in range(200):
         one(ENGINES[k % 2])
-    deadline = time.monotonic() + 5
-    while _threads() > before[1] and time.monotonic() < deadline:
-        time.sleep(0.001)
-    after = threading.active_count(), _threads(), _descriptors()
-    assert all(now <= then for now, then in zip(after, before)), (before, after)
+    assert _counts() == before
     assert signal.getsignal(signal.SIGINT) is handler
 
 

@@ -15,6 +15,7 @@ import sys
 import weakref
 from typing import Any
 
+from mxcore.engine.dependency import start_after_shutdown_error, stop_inside_error
 from mxcore.spec import EngineError
 
 from . import interrupts
@@ -45,9 +46,7 @@ class Lifecycle(Scheduler):
             Inside a function: it would wait for itself.
         """
         if self._local.held:
-            raise EngineError(
-                "stop() inside a running function: it would wait for itself. Stop the engine from outside."
-            )
+            raise stop_inside_error()
         if self._machine.ident() != self._pusher:
             self._join()
         while not self._stopped:
@@ -87,7 +86,7 @@ class Lifecycle(Scheduler):
             After :meth:`shutdown`.
         """
         if self._stopped == "shut down":
-            raise EngineError("start() after shutdown(): the engine is gone. Make a new one.")
+            raise start_after_shutdown_error()
         self._stopped = ""
 
     def shutdown(self) -> None:

@@ -41,6 +41,7 @@ from mxcore.engine.dependency import (
     Failure,
     as_failure,
     separate,
+    stopped_error,
 )
 from mxcore.instruments import instruments
 from mxcore.spec import EngineError, FnProperty
@@ -236,10 +237,7 @@ class Scheduler:
     def _refuse(self, name: str) -> None:
         """Raise if the engine is stopped. With the lock."""
         if self._stopped and not self._local.held:
-            raise EngineError(
-                f"push of {name or 'a function'!r}: the engine is {self._stopped}. "
-                + ("Make a new engine." if self._stopped == "shut down" else "Call engine.start() first.")
-            )
+            raise stopped_error(name, self._stopped)
 
     # -- what is ready ---------------------------------------------------------------------------------------------------
 
